@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use penstock_local::{RedisKind, Shop, ShopPlan, ShopProcess};
+use penstock_local::{LocalShop, RedisKind, ShopPlan, ShopProcess};
 use penstock_rush::{api::Api, token::TokenSigner};
 
 use crate::{
@@ -22,7 +22,7 @@ const NEWS_LIMIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    shop: Shop,
+    shop: LocalShop,
     /// The first node, asked directly: nginx keeps a sale's page for a second.
     pub(crate) api: Api,
     pub(crate) nodes: Vec<Api>,
@@ -38,7 +38,7 @@ impl Cluster {
             settings.iter().chain([&quiet]).map(|(name, value)| (name.to_string(), value.to_string()));
         let variables = variables.collect();
         let plan = ShopPlan { redis, variables, ..ShopPlan::new(&bench.options.server, &folder) };
-        let shop = Shop::start(plan, |_| {})?;
+        let shop = LocalShop::start(plan, |_| {})?;
         let api = |node: &ShopProcess| Ok(Api::new(node.address()?, &shop.plan().admin_token));
         let nodes = shop.nodes().iter().map(api).collect::<anyhow::Result<Vec<Api>>>()?;
         let api = nodes.first().context("a cluster without nodes")?.clone();

@@ -33,6 +33,6 @@ pub use programs::{find, require, require_packages};
 pub use redis::{RedisRole, RedisServer, RedisSettings};
 pub use redis_cluster::RedisCluster;
 pub use sentinel::RedisSentinel;
-pub use shop::{Shop, ShopPart, ShopPartKind, ShopRedis};
+pub use shop::{LocalShop, ShopPart, ShopPartKind, ShopRedis};
 pub use shop_process::ShopProcess;
 pub use supervisor::Supervisor;

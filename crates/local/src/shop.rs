@@ -42,7 +42,7 @@ pub enum ShopRedis {
 
 /// A running cluster. When this value is dropped, it ends from the outside in.
 #[derive(Debug)]
-pub struct Shop {
+pub struct LocalShop {
     // In the order in which they are dropped.
     nginx: Nginx,
     nodes: Vec<ShopProcess>,
@@ -54,7 +54,7 @@ pub struct Shop {
     plan: ShopPlan,
 }
 
-impl Shop {
+impl LocalShop {
     /// Starts everything and returns when the cluster can sell. `tell` gets the name of each part as it is
     /// started.
     pub fn start(plan: ShopPlan, mut tell: impl FnMut(&str)) -> anyhow::Result<Self> {

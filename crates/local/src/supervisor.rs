@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::shop::{Shop, ShopPart, ShopPartKind};
+use crate::shop::{LocalShop, ShopPart, ShopPartKind};
 
 /// A failover takes two to three seconds; the rest is time to see which server sells what.
 const REDIS_STAYS_AWAY: Duration = Duration::from_secs(15);
@@ -44,7 +44,7 @@ impl Supervisor {
     }
 
     /// Starts again what is due. Returns what people want to know, one sentence each.
-    pub fn look(&mut self, shop: &mut Shop, now: Instant) -> Vec<String> {
+    pub fn look(&mut self, shop: &mut LocalShop, now: Instant) -> Vec<String> {
         let mut news = Vec::new();
         for part in shop.parts() {
             if self.away.iter().any(|away| away.kind == part.kind) {
@@ -134,7 +134,7 @@ impl Supervisor {
         Some(format!("{} was promoted: it is the master now{after}", described(part)))
     }
 
-    fn start_again(&mut self, shop: &mut Shop, now: Instant, news: &mut Vec<String>) {
+    fn start_again(&mut self, shop: &mut LocalShop, now: Instant, news: &mut Vec<String>) {
         let mut all = std::mem::take(&mut self.away);
         // Servers first: starting a node without its database blocks until the database is there, and nothing
         // else starts meanwhile.

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use penstock_testkit::{CommandRun, Merchant, Penstock, SaleOffer, buyer_token};
+use penstock_testkit::{CommandRun, Merchant, OfferTerms, Penstock, buyer_token};
 use serde_json::{Value, json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
@@ -267,7 +267,7 @@ fn audit_names_every_difference() {
     assert!(!shop.data().exists(), "an audit changes nothing");
 
     shop.start().unwrap();
-    let sale = Merchant::of(&shop).publish(SaleOffer::default());
+    let sale = Merchant::of(&shop).publish(OfferTerms::default());
     for number in 0..5 {
         let mut client = shop.client().with_token(&buyer_token(&format!("buyer-{number}")));
         let answer = client.claim(&sale, 1, "the-key").unwrap();
@@ -382,7 +382,7 @@ fn nobody_else_can_read_the_data_whatever_the_folders_mode() {
     mode(place.path(), 0o755);
     let mut shop = Penstock::in_folder(BINARY, place.path());
     shop.start().unwrap();
-    let sale = Merchant::of(&shop).publish(SaleOffer::default());
+    let sale = Merchant::of(&shop).publish(OfferTerms::default());
     let bought = shop.client().with_token(&buyer_token("somebody")).claim(&sale, 1, "key").unwrap();
     assert_eq!(bought.status, 201);
     let made = modes(place.path());

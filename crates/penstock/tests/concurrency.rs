@@ -10,7 +10,7 @@ use std::{
 };
 
 use penstock_testkit::{
-    Auditor, Client, HttpAnswer, Merchant, Penstock, Random, SaleOffer, buyer_token, seed_of_the_day,
+    Auditor, Client, ClientAnswer, Merchant, OfferTerms, Penstock, Random, buyer_token, seed_of_the_day,
 };
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
@@ -19,7 +19,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 const CONNECTIONS: usize = 500;
 
 /// Sends until there is a verdict: 429 and 503 only say "not now".
-fn claim(client: &mut Client, sale: &str, quantity: u32, key: &str) -> HttpAnswer {
+fn claim(client: &mut Client, sale: &str, quantity: u32, key: &str) -> ClientAnswer {
     for _ in 0..1_000 {
         let answer = client.claim(sale, quantity, key).unwrap_or_else(|lost| panic!("no answer: {lost:?}"));
         if !matches!(answer.status, 429 | 503) {
@@ -38,7 +38,7 @@ fn five_thousand_buyers_get_exactly_two_hundred_units() {
     let mut random = Random::new(seed_of_the_day("concurrency"));
     let mut penstock = Penstock::new(BINARY);
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: UNITS, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: UNITS, ..OfferTerms::default() });
     // Each claim three times, in any order, on any connection: twice as many retries as claims.
     let mut requests: Vec<usize> = (0..BUYERS).flat_map(|buyer| [buyer; 3]).collect();
     for place in (1..requests.len()).rev() {
@@ -132,7 +132,7 @@ fn payments_cancellations_and_expiries_lose_no_unit() {
     let mut random = Random::new(seed_of_the_day("concurrency, mixed"));
     let mut penstock = Penstock::new(BINARY);
     penstock.start().unwrap();
-    let offer = SaleOffer { units: 200, limit_per_buyer: 5, hold_seconds: 1 };
+    let offer = OfferTerms { units: 200, limit_per_buyer: 5, hold_seconds: 1 };
     let sale = Merchant::of(&penstock).publish(offer);
     let threads: Vec<_> = (0..WORKERS)
         .map(|worker| {

@@ -16,7 +16,7 @@ use std::{
 };
 
 use penstock_testkit::{
-    AnswerLost, Auditor, Client, Merchant, Penstock, Random, SaleOffer, buyer_token, seed_of_the_day,
+    AnswerLost, Auditor, Client, Merchant, OfferTerms, Penstock, Random, buyer_token, seed_of_the_day,
 };
 use serde_json::Value;
 
@@ -160,7 +160,7 @@ fn live_through(rounds: u32, random: &mut Random) -> Outcome {
         let mut merchant = Merchant::of(&penstock);
         if round % 7 == 0 {
             let offer =
-                SaleOffer { units: 200, limit_per_buyer: 4, hold_seconds: 1 + random.below(3) as u32 };
+                OfferTerms { units: 200, limit_per_buyer: 4, hold_seconds: 1 + random.below(3) as u32 };
             sale = merchant.publish(offer);
         } else {
             // Some rounds sell out; in others the kill comes first.

@@ -4,7 +4,7 @@
 
 use std::{thread, time::Duration};
 
-use penstock_testkit::{Auditor, Merchant, Penstock, SaleOffer, buyer_token};
+use penstock_testkit::{Auditor, Merchant, OfferTerms, Penstock, buyer_token};
 use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
@@ -20,7 +20,7 @@ fn orders_are_accepted_without_the_database_and_settle_later() {
     let mut penstock = Penstock::new(BINARY);
     penstock.start().unwrap();
     let mut merchant = Merchant::of(&penstock);
-    let sale = merchant.publish(SaleOffer { units: 100, ..SaleOffer::default() });
+    let sale = merchant.publish(OfferTerms { units: 100, ..OfferTerms::default() });
 
     // Another process holds the database's only write lock, and does not let go.
     let mut intruder = rusqlite::Connection::open(penstock.data().join("records.db")).unwrap();
@@ -67,7 +67,7 @@ fn orders_are_accepted_without_the_database_and_settle_later() {
 fn decisions_that_the_database_missed_are_settled_after_a_restart() {
     let mut penstock = Penstock::new(BINARY);
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 100, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: 100, ..OfferTerms::default() });
     let mut intruder = rusqlite::Connection::open(penstock.data().join("records.db")).unwrap();
     intruder.busy_timeout(Duration::from_secs(10)).unwrap();
     let lock = intruder.transaction_with_behavior(rusqlite::TransactionBehavior::Exclusive).unwrap();

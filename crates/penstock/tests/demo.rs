@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_testkit::{HttpAnswer, Penstock};
+use penstock_testkit::{ClientAnswer, Penstock};
 use serde_json::{Value, json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
@@ -53,7 +53,7 @@ fn words(line: &str, variables: &BTreeMap<String, String>) -> Vec<String> {
 }
 
 /// Does what curl would do.
-fn curl(penstock: &Penstock, line: &str, variables: &BTreeMap<String, String>) -> HttpAnswer {
+fn curl(penstock: &Penstock, line: &str, variables: &BTreeMap<String, String>) -> ClientAnswer {
     let words = words(line, variables);
     let (mut method, mut headers, mut body, mut url) = ("GET", Vec::new(), None, "");
     let mut rest = words.iter().skip(1).map(String::as_str);
@@ -131,7 +131,7 @@ fn merchant_password(penstock: &Penstock) -> String {
     printed_after(penstock, "phone +8613800000001, password ")
 }
 
-fn sign_in(penstock: &Penstock, password: &str) -> HttpAnswer {
+fn sign_in(penstock: &Penstock, password: &str) -> ClientAnswer {
     let credentials = json!({ "phone": "+8613800000001", "password": password });
     penstock.client().post("/api/v1/sessions", &credentials).unwrap()
 }

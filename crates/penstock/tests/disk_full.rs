@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_testkit::{Auditor, Client, HttpAnswer, Merchant, Penstock, SaleOffer, buyer_token};
+use penstock_testkit::{Auditor, Client, ClientAnswer, Merchant, OfferTerms, Penstock, buyer_token};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 /// "Within seconds", with some room for a loaded machine.
@@ -70,7 +70,7 @@ struct Buyers {
 }
 
 impl Buyers {
-    fn claim(&mut self) -> HttpAnswer {
+    fn claim(&mut self) -> ClientAnswer {
         let (buyer, key) = (format!("buyer-{}", self.sent), format!("key-{}", self.sent));
         self.sent += 1;
         self.client.set_token(&buyer_token(&buyer));
@@ -81,7 +81,7 @@ impl Buyers {
     }
 
     /// Claims until a claim is answered with `status`.
-    fn claim_until(&mut self, status: u16, timeout: Duration) -> HttpAnswer {
+    fn claim_until(&mut self, status: u16, timeout: Duration) -> ClientAnswer {
         let deadline = Instant::now() + timeout;
         loop {
             let answer = self.claim();
@@ -106,7 +106,7 @@ fn a_full_disk_stops_the_sale_until_there_is_room() {
     let disk = SmallDisk::mount(24);
     let mut penstock = Penstock::in_folder(BINARY, &data_in(&disk)).with(LOG_MEBIBYTES, 1);
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 1_000_000, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: 1_000_000, ..OfferTerms::default() });
     let mut buyers = Buyers { client: penstock.client(), sale, auditor: Auditor::default(), sent: 0 };
     for _ in 0..100 {
         assert_eq!(buyers.claim().status, 201);
@@ -156,7 +156,7 @@ fn a_kill_while_the_disk_is_full_loses_nothing() {
     let disk = SmallDisk::mount(24);
     let mut penstock = Penstock::in_folder(BINARY, &data_in(&disk)).with(LOG_MEBIBYTES, 1);
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 1_000_000, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: 1_000_000, ..OfferTerms::default() });
     let mut buyers = Buyers { client: penstock.client(), sale, auditor: Auditor::default(), sent: 0 };
     for _ in 0..100 {
         assert_eq!(buyers.claim().status, 201);

@@ -8,7 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_testkit::{AnswerLost, Auditor, Client, HttpAnswer, Merchant, Penstock, SaleOffer, buyer_token};
+use penstock_testkit::{
+    AnswerLost, Auditor, Client, ClientAnswer, Merchant, OfferTerms, Penstock, buyer_token,
+};
 use serde_json::json;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
@@ -38,7 +40,7 @@ fn requests_accepted_before_sigterm_are_answered() {
     const WORKERS: usize = 32;
     let mut penstock = Penstock::new(BINARY);
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 1_000_000, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: 1_000_000, ..OfferTerms::default() });
     let threads: Vec<_> = (0..WORKERS)
         .map(|worker| {
             let (client, sale) = (penstock.client(), sale.clone());
@@ -82,7 +84,7 @@ fn hold_the_database(penstock: &Penstock) -> rusqlite::Connection {
 }
 
 /// Sends a request that waits for the database.
-fn ask_for_a_code(penstock: &Penstock) -> thread::JoinHandle<Result<HttpAnswer, AnswerLost>> {
+fn ask_for_a_code(penstock: &Penstock) -> thread::JoinHandle<Result<ClientAnswer, AnswerLost>> {
     let mut client = penstock.client();
     let asking = thread::spawn(move || client.post("/api/v1/otp", &json!({ "phone": "+8613900000005" })));
     thread::sleep(Duration::from_millis(500));

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_testkit::{Auditor, Client, HttpAnswer, Merchant, Penstock, SaleOffer, buyer_token};
+use penstock_testkit::{Auditor, Client, ClientAnswer, Merchant, OfferTerms, Penstock, buyer_token};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// A sale with a waiting room and a proof of work that opens in `opens_in_seconds`.
 fn publish(penstock: &Penstock, units: u32, opens_in_seconds: i64) -> String {
     let opens_at = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(opens_in_seconds);
-    Merchant::of(penstock).publish_with(SaleOffer { units, ..SaleOffer::default() }, |sale| {
+    Merchant::of(penstock).publish_with(OfferTerms { units, ..OfferTerms::default() }, |sale| {
         sale["opens_at"] = opens_at.to_string().into();
         sale["gate"] = json!({ "challenge": "pow", "waiting_room": true });
     })
@@ -62,7 +62,7 @@ fn solve(challenge: &Value) -> String {
 }
 
 /// Waits for the turn, then solves the challenge, takes the pass and orders. None: everything is sold.
-fn buy(mut client: Client, sale: &str, buyer: &str, ticket: &str) -> Option<(String, HttpAnswer)> {
+fn buy(mut client: Client, sale: &str, buyer: &str, ticket: &str) -> Option<(String, ClientAnswer)> {
     let at = |call: &str| format!("/api/v1/sales/{sale}/{call}");
     let state = until("a turn or the end", || {
         let seen = client.get(&at(&format!("tickets/{ticket}"))).unwrap().json();
@@ -188,7 +188,7 @@ fn returned_units_go_to_people_who_are_there_and_not_to_hundreds_who_left() {
     let mut penstock = Penstock::new(BINARY);
     penstock.start().unwrap();
     let gate = json!({ "waiting_room": true });
-    let offer = SaleOffer { units: UNITS, ..SaleOffer::default() };
+    let offer = OfferTerms { units: UNITS, ..OfferTerms::default() };
     let sale = Merchant::of(&penstock).publish_with(offer, |sale| sale["gate"] = gate);
     let look = |ticket: &Value| {
         let path = format!("/api/v1/sales/{sale}/tickets/{}", text(&ticket["ticket"]));
@@ -271,7 +271,7 @@ fn the_secret_is_rotated_under_a_running_server_and_nobody_is_signed_out() {
     let mut penstock = Penstock::new(BINARY);
     penstock.start().unwrap();
     let sale = Merchant::of(&penstock)
-        .publish_with(SaleOffer::default(), |sale| sale["gate"] = json!({ "pass_required": true }));
+        .publish_with(OfferTerms::default(), |sale| sale["gate"] = json!({ "pass_required": true }));
     let pass_of = |buyer: &str| {
         let mut client = penstock.client().with_token(&buyer_token(buyer));
         let answer = client.post(&format!("/api/v1/sales/{sale}/pass"), &json!({})).unwrap();

@@ -14,7 +14,7 @@ use std::{
 };
 
 use penstock_local::{self as local, require_packages};
-use penstock_testkit::{Merchant, Penstock, SaleOffer, done, from_pypi};
+use penstock_testkit::{Merchant, OfferTerms, Penstock, done, from_pypi};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ impl Sale {
     fn open() -> Self {
         let mut penstock = Penstock::new(BINARY);
         penstock.start().unwrap();
-        let id = Merchant::of(&penstock).publish(SaleOffer { units: UNITS, ..SaleOffer::default() });
+        let id = Merchant::of(&penstock).publish(OfferTerms { units: UNITS, ..OfferTerms::default() });
         let folder = tempfile::tempdir().unwrap();
         let tokens = penstock.run(&["tokens", "--buyers", &BUYERS.to_string()]).unwrap();
         assert!(tokens.status.success(), "{}", tokens.stderr);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use penstock_local::{self as local, require_packages};
-use penstock_testkit::{ADMIN_TOKEN, Merchant, Penstock, SaleOffer, buyer_token, done, from_npm, from_pypi};
+use penstock_testkit::{ADMIN_TOKEN, Merchant, OfferTerms, Penstock, buyer_token, done, from_npm, from_pypi};
 use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
@@ -92,7 +92,7 @@ impl Shop {
 
     fn at(mut penstock: Penstock) -> Self {
         penstock.start().unwrap();
-        let sale = Merchant::of(&penstock).publish(SaleOffer { units: 5, ..SaleOffer::default() });
+        let sale = Merchant::of(&penstock).publish(OfferTerms { units: 5, ..OfferTerms::default() });
         Self { penstock, sale }
     }
 
@@ -193,7 +193,7 @@ fn a_client_with_the_types_of_openapi_typescript_buys() {
 /// sale than the one it buys from.
 fn fuzzer_settings(shop: &Shop) -> String {
     let mut merchant = Merchant::of(&shop.penstock);
-    let many = SaleOffer { units: 500, limit_per_buyer: 100, ..SaleOffer::default() };
+    let many = OfferTerms { units: 500, limit_per_buyer: 100, ..OfferTerms::default() };
     let (bought, steered) = (merchant.publish(many), merchant.publish(many));
     let gated = merchant.publish_with(many, |sale| {
         sale["gate"] = serde_json::json!({ "challenge": "captcha", "waiting_room": true });

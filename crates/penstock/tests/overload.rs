@@ -10,7 +10,7 @@ use std::{
 };
 
 use penstock_testkit::{
-    Auditor, Client, HttpAnswer, Merchant, Penstock, SaleOffer, SlowConnections, buyer_token,
+    Auditor, Client, ClientAnswer, Merchant, OfferTerms, Penstock, SlowConnections, buyer_token,
 };
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
@@ -39,7 +39,7 @@ fn slow_server() -> Penstock {
 /// What one connection asked for and was told.
 struct Told {
     buyer: String,
-    answer: HttpAnswer,
+    answer: ClientAnswer,
 }
 
 fn flood(mut client: Client, sale: &str, connection: usize, start: &Barrier) -> Vec<Told> {
@@ -74,7 +74,7 @@ fn counters(penstock: &Penstock) -> BTreeMap<String, u64> {
 #[test]
 fn under_ten_times_its_load_the_server_sells_what_it_can_and_answers_everybody() {
     let penstock = slow_server();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 1_000_000, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: 1_000_000, ..OfferTerms::default() });
     let slow = SlowConnections::open(penstock.address(), SLOW_CONNECTIONS);
     let before = counters(&penstock);
     let (before_bytes, _) = penstock.resident_bytes().unwrap();
@@ -131,7 +131,7 @@ fn under_ten_times_its_load_the_server_sells_what_it_can_and_answers_everybody()
 #[test]
 fn slow_connections_are_cut_and_keep_nobody_from_buying() {
     let penstock = slow_server();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 1_000, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: 1_000, ..OfferTerms::default() });
     let slow = SlowConnections::open(penstock.address(), SLOW_CONNECTIONS);
     let mut client = penstock.client().with_token(&buyer_token("patient"));
     let served = (0..100).any(|_| {

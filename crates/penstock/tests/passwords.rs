@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_testkit::{Client, HttpAnswer, Merchant, Penstock, SaleOffer, longest_order};
+use penstock_testkit::{Client, ClientAnswer, Merchant, OfferTerms, Penstock, longest_order};
 use serde_json::json;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
@@ -43,7 +43,7 @@ fn patient(penstock: &Penstock) -> Client {
     penstock.client().with_timeout(PATIENCE)
 }
 
-fn sign_in_as(client: &mut Client, headers: &[(&str, &str)], phone: &str, password: &str) -> HttpAnswer {
+fn sign_in_as(client: &mut Client, headers: &[(&str, &str)], phone: &str, password: &str) -> ClientAnswer {
     let body = json!({ "phone": phone, "password": password }).to_string();
     let sent = client.send("POST", "/api/v1/sessions", headers, Some(body.as_bytes()));
     sent.unwrap_or_else(|lost| panic!("a sign-in was not answered: {lost:?}"))
@@ -140,7 +140,7 @@ fn wrong_passwords_stay_within_the_configured_memory() {
     for hashes_at_once in [1, 3] {
         let mut penstock = server().with("PENSTOCK_IDENTITY__PASSWORD_HASHES_AT_ONCE", hashes_at_once);
         penstock.start().unwrap();
-        let sale = Merchant::of(&penstock).publish(SaleOffer { units: 1_000_000, ..SaleOffer::default() });
+        let sale = Merchant::of(&penstock).publish(OfferTerms { units: 1_000_000, ..OfferTerms::default() });
         let (before, _) = penstock.resident_bytes().unwrap();
         let mut grown = 0;
         for cycle in 1..=3 {
@@ -254,7 +254,7 @@ fn a_flood_of_passwords_takes_only_its_configured_share_of_the_cores() {
     let percent = (20 / cores).max(1);
     let mut penstock = server().with("PENSTOCK_IDENTITY__PASSWORD_CORE_PERCENT", percent);
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 1_000_000, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: 1_000_000, ..OfferTerms::default() });
     let began = Instant::now();
     let flood = Flood::of(&penstock, 20, STRANGER);
     let longest = longest_order(&penstock, &sale, Duration::from_secs(10));

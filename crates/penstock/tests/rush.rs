@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_testkit::{CommandRun, Merchant, Penstock, SaleOffer};
+use penstock_testkit::{CommandRun, Merchant, OfferTerms, Penstock};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -154,7 +154,7 @@ fn buyers_without_a_shop_sign_up() {
 #[test]
 fn a_sale_that_exists_is_rehearsed_as_it_is() {
     let penstock = shop();
-    let offer = SaleOffer { units: 7, limit_per_buyer: 1, ..SaleOffer::default() };
+    let offer = OfferTerms { units: 7, limit_per_buyer: 1, ..OfferTerms::default() };
     let sale = Merchant::of(&penstock).publish(offer);
     let run = rush(&penstock, &format!("--sale {sale} --buyers 50 --mix cancels=0 --json"));
     let report = clean(&run);
@@ -165,7 +165,7 @@ fn a_sale_that_exists_is_rehearsed_as_it_is() {
 #[test]
 fn a_sale_that_was_not_named_is_never_bought_from() {
     let penstock = shop();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 7, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: 7, ..OfferTerms::default() });
     let url = format!("http://{}", penstock.address());
     for arguments in ["--buyers 5 --units 3", "--scenario unpaid", "--buyers 5 --units 3 --accounts"] {
         let mut command = penstock.bare_command();

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use penstock_testkit::{Merchant, Penstock, SaleOffer, SlowSync, sell_behind_slow_syncs};
+use penstock_testkit::{Merchant, OfferTerms, Penstock, SlowSync, sell_behind_slow_syncs};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 
@@ -21,6 +21,6 @@ fn a_slow_disk_makes_people_wait_a_moment_and_turns_hardly_anybody_away() {
         penstock = penstock.with(&name, value);
     }
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 400_000, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: 400_000, ..OfferTerms::default() });
     sell_behind_slow_syncs(&slow, &[penstock.address()], &sale);
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use penstock_testkit::{
-    AnswerLost, Auditor, Client, HttpAnswer, Merchant, Penstock, Random, SaleOffer, buyer_token,
+    AnswerLost, Auditor, Client, ClientAnswer, Merchant, OfferTerms, Penstock, Random, buyer_token,
     seed_of_the_day,
 };
 use serde_json::json;
@@ -38,7 +38,7 @@ struct Crowd {
 }
 
 /// Asks until there is an answer that does not say "later". None: the server is gone.
-fn ask(mut send: impl FnMut() -> Result<HttpAnswer, AnswerLost>) -> Option<HttpAnswer> {
+fn ask(mut send: impl FnMut() -> Result<ClientAnswer, AnswerLost>) -> Option<ClientAnswer> {
     let began = Instant::now();
     loop {
         match send() {
@@ -56,8 +56,11 @@ fn client_of(server: SocketAddr, name: &str) -> Client {
 
 impl Crowd {
     fn sell_out(penstock: &Penstock) -> Self {
-        let sale =
-            Merchant::of(penstock).publish(SaleOffer { units: UNITS, limit_per_buyer: 1, hold_seconds: 600 });
+        let sale = Merchant::of(penstock).publish(OfferTerms {
+            units: UNITS,
+            limit_per_buyer: 1,
+            hold_seconds: 600,
+        });
         let (mut auditor, mut holders) = (Auditor::default(), VecDeque::new());
         for number in 0..UNITS {
             let name = format!("holder-{number}");

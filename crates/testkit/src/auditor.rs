@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{CommandRun, HttpAnswer, Merchant, Penstock};
+use crate::{ClientAnswer, CommandRun, Merchant, Penstock};
 
 const SETTLEMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -64,7 +64,7 @@ impl Auditor {
     }
 
     /// Takes in the answer to a claim. Returns the order if there is one.
-    pub fn saw(&mut self, sale: &str, key: &str, answer: &HttpAnswer) -> Option<String> {
+    pub fn saw(&mut self, sale: &str, key: &str, answer: &ClientAnswer) -> Option<String> {
         let claim = (sale.to_owned(), key.to_owned());
         if answer.status != 201 {
             if let Some(sent) = self.claims.get_mut(&claim) {
@@ -332,9 +332,9 @@ mod tests {
 
     use super::*;
 
-    fn created(order: &str, quantity: u32) -> HttpAnswer {
+    fn created(order: &str, quantity: u32) -> ClientAnswer {
         let body = json!({ "id": order, "quantity": quantity }).to_string().into_bytes();
-        HttpAnswer { status: 201, headers: Vec::new(), body }
+        ClientAnswer { status: 201, headers: Vec::new(), body }
     }
 
     fn order(id: &str, quantity: u32, state: &str) -> Value {

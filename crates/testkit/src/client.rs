@@ -21,14 +21,14 @@ pub enum AnswerLost {
 }
 
 #[derive(Clone, Debug)]
-pub struct HttpAnswer {
+pub struct ClientAnswer {
     pub status: u16,
     /// Names are in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl HttpAnswer {
+impl ClientAnswer {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -79,20 +79,20 @@ impl Client {
         self.token = Some(token.to_owned());
     }
 
-    pub fn get(&mut self, path: &str) -> Result<HttpAnswer, AnswerLost> {
+    pub fn get(&mut self, path: &str) -> Result<ClientAnswer, AnswerLost> {
         self.send("GET", path, &[], None)
     }
 
-    pub fn post(&mut self, path: &str, body: &Value) -> Result<HttpAnswer, AnswerLost> {
+    pub fn post(&mut self, path: &str, body: &Value) -> Result<ClientAnswer, AnswerLost> {
         self.send("POST", path, &[], Some(body.to_string().as_bytes()))
     }
 
-    pub fn post_nothing(&mut self, path: &str) -> Result<HttpAnswer, AnswerLost> {
+    pub fn post_nothing(&mut self, path: &str) -> Result<ClientAnswer, AnswerLost> {
         self.send("POST", path, &[], None)
     }
 
     /// Claims `quantity` units under an idempotency key.
-    pub fn claim(&mut self, sale: &str, quantity: u32, key: &str) -> Result<HttpAnswer, AnswerLost> {
+    pub fn claim(&mut self, sale: &str, quantity: u32, key: &str) -> Result<ClientAnswer, AnswerLost> {
         let body = format!("{{\"quantity\":{quantity}}}");
         let path = format!("/api/v1/sales/{sale}/orders");
         self.send("POST", &path, &[("idempotency-key", key)], Some(body.as_bytes()))
@@ -104,7 +104,7 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: Option<&[u8]>,
-    ) -> Result<HttpAnswer, AnswerLost> {
+    ) -> Result<ClientAnswer, AnswerLost> {
         let request = self.request_bytes(method, path, headers, body);
         self.send_bytes(&request)
     }
@@ -122,7 +122,7 @@ impl Client {
     }
 
     /// Sends raw bytes as one request and reads one answer.
-    pub fn send_bytes(&mut self, request: &[u8]) -> Result<HttpAnswer, AnswerLost> {
+    pub fn send_bytes(&mut self, request: &[u8]) -> Result<ClientAnswer, AnswerLost> {
         self.connect().map_err(AnswerLost::NotSent)?;
         let Some(mut connection) = self.connection.take() else {
             return Err(AnswerLost::NotSent(io::ErrorKind::NotConnected.into()));
@@ -159,7 +159,7 @@ impl Client {
     }
 }
 
-fn read_answer(connection: &mut BufReader<TcpStream>) -> io::Result<HttpAnswer> {
+fn read_answer(connection: &mut BufReader<TcpStream>) -> io::Result<ClientAnswer> {
     let status_line = read_line(connection)?;
     let status = status_line
         .split(' ')
@@ -175,12 +175,12 @@ fn read_answer(connection: &mut BufReader<TcpStream>) -> io::Result<HttpAnswer> 
         let (name, value) = line.split_once(':').ok_or_else(|| broken(format!("not a header: {line:?}")))?;
         headers.push((name.trim().to_lowercase(), value.trim().to_owned()));
     }
-    let mut answer = HttpAnswer { status, headers, body: Vec::new() };
+    let mut answer = ClientAnswer { status, headers, body: Vec::new() };
     answer.body = read_body(connection, &answer)?;
     Ok(answer)
 }
 
-fn read_body(connection: &mut BufReader<TcpStream>, answer: &HttpAnswer) -> io::Result<Vec<u8>> {
+fn read_body(connection: &mut BufReader<TcpStream>, answer: &ClientAnswer) -> io::Result<Vec<u8>> {
     if answer.header("transfer-encoding") == Some("chunked") {
         return read_chunks(connection);
     }

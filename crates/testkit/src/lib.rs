@@ -13,9 +13,9 @@ mod slow_sync;
 mod tools;
 
 pub use auditor::{AuditVerdict, Auditor};
-pub use client::{AnswerLost, Client, HttpAnswer};
+pub use client::{AnswerLost, Client, ClientAnswer};
 pub use identity::{JWT_SECRET, buyer_token, sign};
-pub use merchant::{ADMIN_TOKEN, Merchant, SaleOffer};
+pub use merchant::{ADMIN_TOKEN, Merchant, OfferTerms};
 pub use patient::{longest_order, sell_behind_slow_syncs};
 pub use process::{CommandRun, Penstock, Stopped};
 pub use random::{Random, seed_of_the_day};

@@ -2,20 +2,20 @@
 
 use serde_json::{Value, json};
 
-use crate::{AnswerLost, Client, HttpAnswer, Penstock};
+use crate::{AnswerLost, Client, ClientAnswer, Penstock};
 
 /// The admin token with which every server of the tests is started.
 pub const ADMIN_TOKEN: &str = "admin-token-for-tests-only";
 
 /// The terms of a sale that opens when it is published.
 #[derive(Clone, Copy, Debug)]
-pub struct SaleOffer {
+pub struct OfferTerms {
     pub units: u32,
     pub limit_per_buyer: u32,
     pub hold_seconds: u32,
 }
 
-impl Default for SaleOffer {
+impl Default for OfferTerms {
     fn default() -> Self {
         Self { units: 100, limit_per_buyer: 1, hold_seconds: 600 }
     }
@@ -37,25 +37,25 @@ impl Merchant {
     }
 
     /// Creates an item and a sale of it, publishes it, and returns the sale's id.
-    pub fn publish(&mut self, offer: SaleOffer) -> String {
+    pub fn publish(&mut self, offer: OfferTerms) -> String {
         let sale = self.draft(offer);
         self.act(&sale, "publish", None);
         sale
     }
 
     /// Like `publish`, but `change` may edit the request first, such as to add a gate or a window.
-    pub fn publish_with(&mut self, offer: SaleOffer, change: impl FnOnce(&mut Value)) -> String {
+    pub fn publish_with(&mut self, offer: OfferTerms, change: impl FnOnce(&mut Value)) -> String {
         let sale = self.draft_with(offer, change);
         self.act(&sale, "publish", None);
         sale
     }
 
     /// Creates an item and a sale of it without publishing it.
-    pub fn draft(&mut self, offer: SaleOffer) -> String {
+    pub fn draft(&mut self, offer: OfferTerms) -> String {
         self.draft_with(offer, |_| {})
     }
 
-    fn draft_with(&mut self, offer: SaleOffer, change: impl FnOnce(&mut Value)) -> String {
+    fn draft_with(&mut self, offer: OfferTerms, change: impl FnOnce(&mut Value)) -> String {
         let item = self.item("A very good phone");
         let mut sale = json!({
             "item_id": item,
@@ -123,7 +123,7 @@ impl Merchant {
     }
 }
 
-fn expect(status: u16, answer: Result<HttpAnswer, AnswerLost>) -> Value {
+fn expect(status: u16, answer: Result<ClientAnswer, AnswerLost>) -> Value {
     let answer = answer.unwrap_or_else(|lost| panic!("no answer: {lost:?}"));
     assert_eq!(answer.status, status, "{}", answer.text());
     answer.json()

@@ -13,7 +13,8 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
 use penstock_local::{
-    RedisKind, Shop, ShopPart, ShopPlan, Supervisor, end_leftovers, find, supervise, without_callers_settings,
+    LocalShop, RedisKind, ShopPart, ShopPlan, Supervisor, end_leftovers, find, supervise,
+    without_callers_settings,
 };
 
 /// A cluster of Penstock on this machine, until Ctrl-C. Each start begins with empty data
@@ -96,7 +97,7 @@ fn run() -> anyhow::Result<()> {
     let lock = fresh(&plan)?;
     supervise(&plan.folder.join(PROCESSES))?;
     say(&format!("a cluster in {}; each start begins with empty data", plan.folder.display()));
-    let mut shop = Shop::start(plan, |what| say(&format!("  starting {what}")))?;
+    let mut shop = LocalShop::start(plan, |what| say(&format!("  starting {what}")))?;
     writeln!(&lock, "{} http://{}", std::process::id(), shop.address())
         .context("cannot write down which process runs")?;
     create_merchant(&shop)?;
@@ -199,7 +200,7 @@ fn remove_data(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Creates an account that can sign in to the console.
-fn create_merchant(shop: &Shop) -> anyhow::Result<()> {
+fn create_merchant(shop: &LocalShop) -> anyhow::Result<()> {
     let created = without_callers_settings(&mut Command::new(&shop.plan().program))
         .args(["admin", "create", "--phone", MERCHANT, "--name", "Merchant", "--config"])
         .arg(shop.configuration())
@@ -212,7 +213,7 @@ fn create_merchant(shop: &Shop) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn introduction(shop: &Shop, parts: &[ShopPart], begun: Instant) -> String {
+fn introduction(shop: &LocalShop, parts: &[ShopPart], begun: Instant) -> String {
     let url = format!("http://{}", shop.address());
     let plan = shop.plan();
     let mut lines = vec![format!("\nready after {:.1} s", begun.elapsed().as_secs_f64())];

@@ -9,7 +9,7 @@ use penstock_shop::identity::Country;
 use super::{
     layers::Layers,
     table::{Setting, bounds, key, settings},
-    types::{EngineKind, LogFilter, LogFormat, RedisTopology, Secret, Servers},
+    types::{EngineKind, LogFilter, LogFormat, RedisTopology, Secret, ServerList},
 };
 
 const MILLION: i64 = 1_000_000;
@@ -256,7 +256,7 @@ settings! {
         /// How Redis runs: one server, a master that Sentinels watch, or a Redis Cluster.
         mode: RedisTopology = "single";
         /// The server, the Sentinels, or some servers of the Redis Cluster, separated by commas.
-        servers: Servers = "127.0.0.1:6379";
+        servers: ServerList = "127.0.0.1:6379";
         /// The name by which the Sentinels know the master.
         sentinel_master: String = "mymaster";
         /// The user of Redis. Empty: the default user.

@@ -135,9 +135,9 @@ impl SettingType for Secret {
 
 /// Names or addresses with a port, separated by commas.
 #[derive(Clone, Debug)]
-pub(crate) struct Servers(Vec<String>);
+pub(crate) struct ServerList(Vec<String>);
 
-impl Deref for Servers {
+impl Deref for ServerList {
     type Target = [String];
 
     fn deref(&self) -> &[String] {
@@ -145,7 +145,7 @@ impl Deref for Servers {
     }
 }
 
-impl SettingType for Servers {
+impl SettingType for ServerList {
     fn read(value: &Value) -> Result<Self, String> {
         let server = |text: &str| {
             let host_and_port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_testkit::{AnswerLost, Auditor, Client, HttpAnswer, Random, buyer_token};
+use penstock_testkit::{AnswerLost, Auditor, Client, ClientAnswer, Random, buyer_token};
 
 use crate::trial::until;
 
@@ -150,7 +150,7 @@ impl Person {
     }
 
     /// Asks again until there is a verdict: after no answer, and after one that says "later".
-    fn insist(&mut self, ask: impl Fn(&mut Client) -> Result<HttpAnswer, AnswerLost>) -> HttpAnswer {
+    fn insist(&mut self, ask: impl Fn(&mut Client) -> Result<ClientAnswer, AnswerLost>) -> ClientAnswer {
         let began = Instant::now();
         loop {
             match ask(&mut self.client) {

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_testkit::{ADMIN_TOKEN, Auditor, Client, Random, SaleOffer};
+use penstock_testkit::{ADMIN_TOKEN, Auditor, Client, OfferTerms, Random};
 use serde_json::json;
 
 use crate::{
@@ -54,14 +54,14 @@ pub(crate) struct Report {
 impl Fault {
     /// Publishes the sale, and returns when the crowd is buying.
     pub(crate) fn prepare(trial: Trial, random: &mut Random) -> Self {
-        Self::prepare_with(trial, SaleOffer::default().hold_seconds, random)
+        Self::prepare_with(trial, OfferTerms::default().hold_seconds, random)
     }
 
     /// The same, with holds of `hold_seconds`.
     pub(crate) fn prepare_with(trial: Trial, hold_seconds: u32, random: &mut Random) -> Self {
-        let offer = SaleOffer { units: UNITS, limit_per_buyer: 2, hold_seconds };
+        let offer = OfferTerms { units: UNITS, limit_per_buyer: 2, hold_seconds };
         let sale = trial.publish(offer);
-        let witness = SaleOffer { units: UNITS_OF_THE_WITNESS, limit_per_buyer: 3, ..SaleOffer::default() };
+        let witness = OfferTerms { units: UNITS_OF_THE_WITNESS, limit_per_buyer: 3, ..OfferTerms::default() };
         let witness = trial.publish(witness);
         let crowd = Crowd::gather(trial.front(), &sale, random);
         crowd.until_more_are_sold(SOLD_BEFORE);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use penstock_local::RedisKind;
-use penstock_testkit::{ADMIN_TOKEN, Auditor, Client, Random, SaleOffer, seed_of_the_day};
+use penstock_testkit::{ADMIN_TOKEN, Auditor, Client, OfferTerms, Random, seed_of_the_day};
 use serde_json::json;
 
 use crate::trial::{Trial, buyer, expect, text, until};
@@ -23,7 +23,7 @@ const CODES: u32 = 40;
 #[test]
 fn nginx_caches_pages_hides_internal_ones_and_drops_forged_addresses() {
     let trial = Trial::start(RedisKind::Single);
-    let sale = trial.publish(SaleOffer::default());
+    let sale = trial.publish(OfferTerms::default());
     let path = format!("/api/v1/sales/{sale}");
     let mut front = Client::new(trial.front());
     until("a page from nginx's cache", || {
@@ -113,7 +113,7 @@ fn while_people_buy(front: SocketAddr, sale: &str, meanwhile: impl FnOnce()) -> 
 fn nginx_sends_an_order_to_another_node_when_its_own_dies() {
     let mut random = Random::new(seed_of_the_day("an order whose node dies"));
     let mut trial = Trial::start(RedisKind::Single);
-    let sale = trial.publish(SaleOffer { units: 100_000, ..SaleOffer::default() });
+    let sale = trial.publish(OfferTerms { units: 100_000, ..OfferTerms::default() });
     let victim = random.below(3) as usize;
     let auditor = while_people_buy(trial.front(), &sale, || {
         thread::sleep(Duration::from_millis(500 + random.below(500)));
@@ -132,7 +132,7 @@ fn nginx_sends_an_order_to_another_node_when_its_own_dies() {
 #[test]
 fn all_nodes_are_replaced_one_by_one_and_nobody_notices() {
     let mut trial = Trial::start(RedisKind::Single);
-    let sale = trial.publish(SaleOffer { units: 100_000, ..SaleOffer::default() });
+    let sale = trial.publish(OfferTerms { units: 100_000, ..OfferTerms::default() });
     let front = trial.front();
     let auditor = while_people_buy(front, &sale, || {
         for number in 0..3 {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use penstock_local::RedisKind;
-use penstock_testkit::SaleOffer;
+use penstock_testkit::OfferTerms;
 
 use crate::trial::{Trial, buyer, until};
 
@@ -57,7 +57,7 @@ fn orders_of_other_masters_are_as_quick_as_ever_and_those_of_a_master_that_hangs
         // On a busy machine a healthy master may be silent for a second. It must not be replaced for that.
         node.cli(&["CONFIG", "SET", "cluster-node-timeout", "600000"]).unwrap();
     }
-    let publish = |trial: &Trial| trial.publish(SaleOffer { units: 10_000, ..SaleOffer::default() });
+    let publish = |trial: &Trial| trial.publish(OfferTerms { units: 10_000, ..OfferTerms::default() });
     let master = |trial: &mut Trial, sale: &str| {
         trial.shop.redis.cluster().unwrap().master_of(&format!("{{{sale}}}:sale")).unwrap()
     };

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use penstock_local::RedisKind;
-use penstock_testkit::SaleOffer;
+use penstock_testkit::OfferTerms;
 
 use crate::trial::{A_LONG_SECOND, Trial, buyer, look, must_buy, until};
 
@@ -15,7 +15,7 @@ fn sold_out_on_one_node_is_answered_from_the_latch_of_another_within_a_second() 
     let trial = Trial::start(RedisKind::Single);
     let mut took: Vec<Duration> = Vec::new();
     for number in 0..SALES {
-        let sale = trial.publish(SaleOffer { units: 1, ..SaleOffer::default() });
+        let sale = trial.publish(OfferTerms { units: 1, ..OfferTerms::default() });
         let (seller, other) = (number % 3, (number + 1) % 3);
         must_buy(trial.node(seller), &sale, "the-only-one", 1);
         let sold = Instant::now();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use penstock_local::RedisKind;
-use penstock_testkit::{ADMIN_TOKEN, SaleOffer};
+use penstock_testkit::{ADMIN_TOKEN, OfferTerms};
 use serde_json::{Value, json};
 
 use crate::trial::{PATIENCE, Trial, buyer, must_buy, patiently};
@@ -50,7 +50,7 @@ fn ready_nodes(figures: &Value) -> usize {
 #[test]
 fn the_figures_of_all_nodes_add_up_and_a_killed_node_turns_red_and_leaves() {
     let mut trial = Trial::start(RedisKind::Single);
-    let sale = trial.publish(SaleOffer { units: 6, ..SaleOffer::default() });
+    let sale = trial.publish(OfferTerms { units: 6, ..OfferTerms::default() });
     let mut at_a_node = Figures::of(trial.node(0));
     let mut at_nginx = Figures::of(trial.front());
     let all = at_a_node.until("three nodes", |figures| ready_nodes(figures) == 3);

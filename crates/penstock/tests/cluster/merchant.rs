@@ -1,7 +1,7 @@
 //! What a merchant prepares on one node is there on all others: pictures, drafts, and the list of buyers.
 
 use penstock_local::RedisKind;
-use penstock_testkit::{ADMIN_TOKEN, Client, SaleOffer};
+use penstock_testkit::{ADMIN_TOKEN, Client, OfferTerms};
 use serde_json::json;
 
 use crate::trial::{Trial, expect, look, must_buy, text, until};
@@ -31,7 +31,7 @@ fn what_a_merchant_prepares_on_one_node_is_there_on_the_others() {
     let again = expect(201, &Client::new(b).send_bytes(&upload).unwrap());
     assert_eq!(text(&again["picture"]), picture, "the same picture is one picture");
 
-    let draft = trial.merchant(0).draft(SaleOffer::default());
+    let draft = trial.merchant(0).draft(OfferTerms::default());
     let path = format!("/api/v1/admin/sales/{draft}");
     let change = json!({ "units": 7, "limit_per_buyer": 2 }).to_string();
     expect(200, &admin(b).send("PATCH", &path, &[], Some(change.as_bytes())).unwrap());
@@ -61,7 +61,7 @@ fn what_a_merchant_prepares_on_one_node_is_there_on_the_others() {
 fn a_node_that_has_not_heard_of_a_sale_says_later_instead_of_calling_it_a_draft() {
     let trial = Trial::start(RedisKind::Cluster);
     for _ in 0..PUBLISHED {
-        let sale = trial.merchant(0).publish(SaleOffer::default());
+        let sale = trial.merchant(0).publish(OfferTerms::default());
         let paths = [format!("/api/v1/admin/sales/{sale}/stats"), format!("/api/v1/sales/{sale}")];
         for (node, path) in [1, 2].into_iter().flat_map(|node| paths.iter().map(move |path| (node, path))) {
             let mut admin = Client::new(trial.node(node)).with_token(ADMIN_TOKEN);

@@ -1,7 +1,7 @@
 //! The metrics of a node and of a settlement worker pass Prometheus' own checker.
 
 use penstock_local::{RedisKind, free_address};
-use penstock_testkit::{Client, SaleOffer, please_promtool};
+use penstock_testkit::{Client, OfferTerms, please_promtool};
 
 use crate::trial::{Trial, must_buy};
 
@@ -12,7 +12,7 @@ fn promtool_has_no_complaint_about_a_node_and_a_worker_of_a_cluster() {
         plan.settlers = 1;
         plan.variables.push(("PENSTOCK_SETTLE__LISTEN".to_owned(), worker.to_string()));
     });
-    let sale = trial.publish(SaleOffer::default());
+    let sale = trial.publish(OfferTerms::default());
     must_buy(trial.node(0), &sale, "ann", 1);
     for address in [trial.node(0), worker] {
         let metrics = Client::new(address).get("/metrics").unwrap();

@@ -13,7 +13,7 @@ use std::{
 };
 
 use penstock_local::{Nginx, free_address, start_front};
-use penstock_testkit::{Client, HttpAnswer};
+use penstock_testkit::{Client, ClientAnswer};
 use tempfile::TempDir;
 
 const ORDERS: &str = "/api/v1/sales/0123456789abc/orders";
@@ -115,7 +115,7 @@ impl Front {
         fs::read_to_string(self.folder.path().join("logs/error.log")).unwrap()
     }
 
-    fn post(&self, path: &str) -> HttpAnswer {
+    fn post(&self, path: &str) -> ClientAnswer {
         Client::new(self.address).send("POST", path, &[], Some(b"{}")).unwrap()
     }
 

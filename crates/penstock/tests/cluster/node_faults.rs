@@ -9,7 +9,7 @@ use std::{
 };
 
 use penstock_local::{Cut, CutProxy, RedisKind};
-use penstock_testkit::{Auditor, Client, Random, SaleOffer, seed_of_the_day};
+use penstock_testkit::{Auditor, Client, OfferTerms, Random, seed_of_the_day};
 
 use crate::{
     fault::{Fault, a_moment},
@@ -64,7 +64,7 @@ fn a_node_that_sleeps_for_ten_seconds_delays_nobody_for_long() {
 fn a_node_that_freezes_before_the_opening_does_not_stop_the_others() {
     let mut random = Random::new(seed_of_the_day("freeze a node before the opening"));
     let mut trial = Trial::start(RedisKind::Single);
-    let sale = trial.publish(SaleOffer { units: 1_000_000, ..SaleOffer::default() });
+    let sale = trial.publish(OfferTerms { units: 1_000_000, ..OfferTerms::default() });
     let victim = random.below(NODES) as usize;
     let healthy: Vec<usize> = (0..NODES as usize).filter(|node| *node != victim).collect();
     let claims = |trial: &Trial| -> Vec<f64> {

@@ -4,7 +4,7 @@
 use std::fs;
 
 use penstock_local::RedisKind;
-use penstock_testkit::{ADMIN_TOKEN, Client, SaleOffer};
+use penstock_testkit::{ADMIN_TOKEN, Client, OfferTerms};
 use serde_json::{Value, json};
 
 use crate::trial::{Trial, buyer, expect, must_buy, patiently, until};
@@ -27,7 +27,7 @@ fn every_node_shows_a_refund_that_is_due_whatever_happens_to_redis() {
     let mut trial = Trial::start_with(RedisKind::Single, |plan| {
         plan.variables.push(("PENSTOCK_LEDGER__FORGET_AFTER_SECONDS".to_owned(), "1".to_owned()));
     });
-    let sale = trial.publish(SaleOffer { units: 2, limit_per_buyer: 2, hold_seconds: 2 });
+    let sale = trial.publish(OfferTerms { units: 2, limit_per_buyer: 2, hold_seconds: 2 });
     let order = must_buy(trial.node(0), &sale, "ann", 1);
     let cyds = must_buy(trial.node(0), &sale, "cyd", 1);
     for (name, order) in [("ann", &order), ("cyd", &cyds)] {

@@ -8,7 +8,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use penstock_local::RedisKind;
-use penstock_testkit::{ADMIN_TOKEN, Client, SaleOffer};
+use penstock_testkit::{ADMIN_TOKEN, Client, OfferTerms};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -70,7 +70,7 @@ fn a_session_is_valid_everywhere_until_it_is_ended(a: SocketAddr, b: SocketAddr,
 
 fn a_challenge_is_good_once(trial: &Trial, a: SocketAddr, b: SocketAddr, c: SocketAddr) {
     let gate = json!({ "challenge": "pow" });
-    let sale = trial.merchant(0).publish_with(SaleOffer::default(), |sale| sale["gate"] = gate);
+    let sale = trial.merchant(0).publish_with(OfferTerms::default(), |sale| sale["gate"] = gate);
     until_open(trial, &sale);
     let challenge = buyer(a, "bob").post_nothing(&format!("/api/v1/sales/{sale}/challenge")).unwrap();
     let challenge = expect(201, &challenge);
@@ -90,7 +90,7 @@ fn a_ticket_has_one_place_and_a_pass_is_good_everywhere(
     c: SocketAddr,
 ) {
     let opens_at = Timestamp::now() + OPENS_IN;
-    let sale = trial.merchant(0).publish_with(SaleOffer::default(), |sale| {
+    let sale = trial.merchant(0).publish_with(OfferTerms::default(), |sale| {
         sale["opens_at"] = opens_at.to_string().into();
         sale["gate"] = json!({ "waiting_room": true });
     });
@@ -147,7 +147,7 @@ fn order_with(node: SocketAddr, name: &str, sale: &str, pass: &str) -> Value {
 fn what_a_merchant_changes_on_one_node_is_seen_on_all_within_a_second() {
     let trial = Trial::start(RedisKind::Single);
     let mut merchant = trial.merchant(0);
-    let sale = merchant.publish(SaleOffer::default());
+    let sale = merchant.publish(OfferTerms::default());
     let all_show = |what: &str, wanted: &dyn Fn(&Value) -> bool| {
         within_a_second(what, || {
             trial.nodes().iter().all(|node| look(*node, &sale).is_some_and(|seen| wanted(&seen)))
@@ -191,7 +191,7 @@ fn what_a_merchant_changes_on_one_node_is_seen_on_all_within_a_second() {
 #[test]
 fn a_node_without_the_ledger_shows_no_sale_until_the_ledger_is_back() {
     let mut trial = Trial::start(RedisKind::Single);
-    let sale = trial.publish(SaleOffer::default());
+    let sale = trial.publish(OfferTerms::default());
     trial.shop.redis.single().unwrap().kill().unwrap();
     for node in trial.nodes() {
         for path in [format!("/api/v1/sales/{sale}"), "/api/v1/sales".to_owned()] {

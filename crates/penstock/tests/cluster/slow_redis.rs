@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use penstock_local::RedisKind;
-use penstock_testkit::{SaleOffer, SlowSync, sell_behind_slow_syncs};
+use penstock_testkit::{OfferTerms, SlowSync, sell_behind_slow_syncs};
 
 use crate::trial::Trial;
 
@@ -21,7 +21,7 @@ fn a_slow_redis_makes_people_wait_a_moment_and_turns_hardly_anybody_away() {
         plan.redis_variables.extend(slow.variables());
         plan.variables.push(("PENSTOCK_GATE__LIMITS__IN_FLIGHT_MIN".into(), "4".into()));
     });
-    let sale = trial.publish(SaleOffer { units: UNITS, ..SaleOffer::default() });
+    let sale = trial.publish(OfferTerms { units: UNITS, ..OfferTerms::default() });
     let sold = sell_behind_slow_syncs(&slow, &trial.nodes(), &sale) as u64;
     assert_eq!(trial.ledger(&sale), [UNITS.into(), u64::from(UNITS) - sold, sold, 0]);
 }

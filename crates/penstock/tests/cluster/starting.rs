@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use penstock_local::{RedisKind, ShopRedis, free_address};
-use penstock_testkit::SaleOffer;
+use penstock_testkit::OfferTerms;
 use serde_json::json;
 
 use crate::trial::{Trial, bare_command, buyer, expect, look, must_buy, text, until};
@@ -42,7 +42,7 @@ fn nodes_start_and_sell_on_the_other_masters_while_one_is_silent() {
         (plan.nodes, plan.settlers) = (1, 0);
         plan.variables.push(("PENSTOCK_REDIS__WAIT_REPLICAS".to_owned(), "0".to_owned()));
     });
-    let sales: Vec<String> = (0..12).map(|_| trial.publish(SaleOffer::default())).collect();
+    let sales: Vec<String> = (0..12).map(|_| trial.publish(OfferTerms::default())).collect();
     let ShopRedis::Cluster(redis) = &mut trial.shop.redis else { panic!("no cluster") };
     // It is also the master that all nodes ask for the time. No replica can take over from it.
     let silent = redis.master_of("penstock:clock").unwrap();
@@ -81,7 +81,7 @@ fn a_redis_user_with_the_documented_rights_can_do_everything_a_node_does() {
 
     let node = trial.node(0);
     let gate = json!({ "waiting_room": true });
-    let sale = trial.merchant(0).publish_with(SaleOffer::default(), |sale| sale["gate"] = gate);
+    let sale = trial.merchant(0).publish_with(OfferTerms::default(), |sale| sale["gate"] = gate);
     until("the sale opens", || (look(node, &sale)?["state"] == "open").then_some(()));
     let path = |what: &str| format!("/api/v1/sales/{sale}/{what}");
     let ticket = buyer(node, "ann").post_nothing(&path("tickets")).unwrap();

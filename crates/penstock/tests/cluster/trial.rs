@@ -10,9 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_local::{RedisKind, RedisServer, Shop, ShopPlan, ShopRedis, without_callers_settings};
+use penstock_local::{LocalShop, RedisKind, RedisServer, ShopPlan, ShopRedis, without_callers_settings};
 use penstock_testkit::{
-    ADMIN_TOKEN, AnswerLost, Auditor, Client, CommandRun, HttpAnswer, JWT_SECRET, Merchant, SaleOffer,
+    ADMIN_TOKEN, AnswerLost, Auditor, Client, ClientAnswer, CommandRun, JWT_SECRET, Merchant, OfferTerms,
     buyer_token,
 };
 use serde_json::Value;
@@ -32,7 +32,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// A running cluster and its folder.
 pub(crate) struct Trial {
     // In the order in which they are dropped.
-    pub(crate) shop: Shop,
+    pub(crate) shop: LocalShop,
     folder: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
@@ -52,7 +52,7 @@ impl Trial {
             ..ShopPlan::new(Path::new(BINARY), folder.path())
         };
         change(&mut plan);
-        let shop = Shop::start(plan, |_| {}).unwrap();
+        let shop = LocalShop::start(plan, |_| {}).unwrap();
         Self { shop, folder, _turn: turn }
     }
 
@@ -77,7 +77,7 @@ impl Trial {
     }
 
     /// Publishes a sale at the first node, and returns when every node sells it.
-    pub(crate) fn publish(&self, offer: SaleOffer) -> String {
+    pub(crate) fn publish(&self, offer: OfferTerms) -> String {
         let sale = self.merchant(0).publish(offer);
         for node in self.nodes() {
             until("a node sells what another published", || {
@@ -209,7 +209,10 @@ pub(crate) fn buyer(address: SocketAddr, name: &str) -> Client {
 }
 
 /// Asks until there is an answer that does not say "later".
-pub(crate) fn patiently(what: &str, mut ask: impl FnMut() -> Result<HttpAnswer, AnswerLost>) -> HttpAnswer {
+pub(crate) fn patiently(
+    what: &str,
+    mut ask: impl FnMut() -> Result<ClientAnswer, AnswerLost>,
+) -> ClientAnswer {
     until(what, || ask().ok().filter(|answer| !matches!(answer.status, 429 | 502 | 503 | 504)))
 }
 
@@ -221,7 +224,7 @@ pub(crate) fn must_buy(address: SocketAddr, sale: &str, name: &str, quantity: u3
 }
 
 /// Expects a status and returns the answer's JSON.
-pub(crate) fn expect(status: u16, answer: &HttpAnswer) -> Value {
+pub(crate) fn expect(status: u16, answer: &ClientAnswer) -> Value {
     assert_eq!(answer.status, status, "{}", answer.text());
     if answer.body.is_empty() { Value::Null } else { answer.json() }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use penstock_local::RedisKind;
-use penstock_testkit::{Auditor, Client, HttpAnswer, SaleOffer, buyer_token};
+use penstock_testkit::{Auditor, Client, ClientAnswer, OfferTerms, buyer_token};
 use serde_json::{Value, json};
 
 use crate::trial::{Trial, expect, patiently, text, until};
@@ -17,7 +17,7 @@ const UNITS: u32 = 30;
 const PEOPLE: usize = 40;
 
 /// Waits for the turn, takes the pass and buys; failed requests are sent again. None: everything is sold.
-fn buy(front: SocketAddr, sale: &str, name: &str, ticket: &str) -> Option<HttpAnswer> {
+fn buy(front: SocketAddr, sale: &str, name: &str, ticket: &str) -> Option<ClientAnswer> {
     let mut client = Client::new(front).with_token(&buyer_token(name)).with_timeout(Duration::from_secs(8));
     let at = |call: &str| format!("/api/v1/sales/{sale}/{call}");
     let mut ask = |method: &str, call: &str, headers: &[(&str, &str)], body: Option<Value>| {
@@ -56,7 +56,7 @@ fn a_waiting_room_goes_on_when_the_nodes_that_keep_it_die() {
         }
     });
     let gate = json!({ "waiting_room": true });
-    let offer = SaleOffer { units: UNITS, ..SaleOffer::default() };
+    let offer = OfferTerms { units: UNITS, ..OfferTerms::default() };
     let sale = trial.merchant(0).publish_with(offer, |sale| sale["gate"] = gate);
     let front = trial.front();
     let people: Vec<String> = (0..PEOPLE).map(|number| format!("person-{number}")).collect();
@@ -98,7 +98,7 @@ fn a_waiting_room_goes_on_when_the_nodes_that_keep_it_die() {
 fn a_waiting_room_goes_on_when_redis_has_lost_it_and_its_nodes_restart() {
     let mut trial = Trial::start(RedisKind::Single);
     let gate = json!({ "waiting_room": true });
-    let offer = SaleOffer { units: UNITS, ..SaleOffer::default() };
+    let offer = OfferTerms { units: UNITS, ..OfferTerms::default() };
     let sale = trial.merchant(0).publish_with(offer, |sale| sale["gate"] = gate);
     let front = trial.front();
     let path = format!("/api/v1/sales/{sale}/tickets");
@@ -133,7 +133,7 @@ fn units_that_come_back_go_to_people_who_are_there_whichever_node_they_ask() {
     let gate = json!({ "waiting_room": true });
     let sale = trial
         .merchant(0)
-        .publish_with(SaleOffer { units: 1, ..SaleOffer::default() }, |sale| sale["gate"] = gate);
+        .publish_with(OfferTerms { units: 1, ..OfferTerms::default() }, |sale| sale["gate"] = gate);
     let front = trial.front();
     let client = |name: &str| Client::new(front).with_token(&buyer_token(name));
     let path = format!("/api/v1/sales/{sale}/tickets");

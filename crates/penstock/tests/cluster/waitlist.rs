@@ -4,7 +4,7 @@
 use std::fs;
 
 use penstock_local::RedisKind;
-use penstock_testkit::{ADMIN_TOKEN, Auditor, Client, SaleOffer};
+use penstock_testkit::{ADMIN_TOKEN, Auditor, Client, OfferTerms};
 use serde_json::{Value, json};
 
 use crate::trial::{Trial, buyer, expect, patiently, text, until};
@@ -25,7 +25,7 @@ struct Line {
 impl Line {
     /// Each person goes to another node than the one before.
     fn form(trial: &Trial) -> Self {
-        let sale = trial.publish(SaleOffer { units: HOLDERS as u32, limit_per_buyer: 1, hold_seconds: 600 });
+        let sale = trial.publish(OfferTerms { units: HOLDERS as u32, limit_per_buyer: 1, hold_seconds: 600 });
         let mut line = Self { sale, auditor: Auditor::default(), orders: Vec::new(), waiting: Vec::new() };
         for number in 0..HOLDERS {
             let name = format!("holder-{number}");

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_testkit::{Merchant, SaleOffer, longest_order};
+use penstock_testkit::{Merchant, OfferTerms, longest_order};
 
 use crate::{ATTACK, Greedy, MAX_LATENCY, PATIENCE, alone, ended, get, server};
 
@@ -16,7 +16,7 @@ fn withstand_half_sent(call: impl Fn(&str) -> String) {
     let _alone = alone();
     let mut penstock = server().with("PENSTOCK_HTTP__REQUEST_SECONDS", 600);
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 1_000_000, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: 1_000_000, ..OfferTerms::default() });
     let head = format!(
         "POST {} HTTP/1.1\r\nhost: x\r\nidempotency-key: k\r\ncontent-type: application/json\r\n",
         call(&sale)
@@ -65,7 +65,7 @@ fn incomplete_heads_are_given_up_when_they_fill_their_memory() {
     let mut penstock =
         server().with("PENSTOCK_HTTP__MAX_UNREAD_MEBIBYTES", 4).with("PENSTOCK_HTTP__REQUEST_SECONDS", 600);
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 1_000_000, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: 1_000_000, ..OfferTerms::default() });
     let (before_bytes, _) = penstock.resident_bytes().unwrap();
     let connect = |_| TcpStream::connect(penstock.address()).unwrap();
     let mut clients: Vec<TcpStream> = (0..CLIENTS).map(connect).collect();
@@ -101,7 +101,7 @@ fn requests_that_wait_behind_another_one_take_bounded_memory() {
     let mut penstock =
         server().with("PENSTOCK_HTTP__MAX_UNREAD_MEBIBYTES", 4).with("PENSTOCK_HTTP__REQUEST_SECONDS", 600);
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 1_000_000, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: 1_000_000, ..OfferTerms::default() });
     let mut honest = TcpStream::connect(penstock.address()).unwrap();
     honest.set_read_timeout(Some(PATIENCE)).unwrap();
     let head = "POST /api/v1/sessions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";

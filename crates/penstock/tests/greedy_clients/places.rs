@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_testkit::{Merchant, Penstock, SaleOffer, buyer_token};
+use penstock_testkit::{Merchant, OfferTerms, Penstock, buyer_token};
 
 use crate::{BINARY, Greedy, PATIENCE, alone, ended, get, server};
 
@@ -24,7 +24,7 @@ fn newcomer_beside(requests: &str, end: &str) -> Duration {
         .with("PENSTOCK_HTTP__REQUEST_SECONDS", 600)
         .with("PENSTOCK_HTTP__MAX_UNREAD_MEBIBYTES", 256);
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 1_000, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: 1_000, ..OfferTerms::default() });
     let greedy = Greedy::attack(penstock.address(), ALLOWED + 30, requests.replace("SALE", &sale));
     // Until all places are taken, and their holders have done nothing for long enough.
     thread::sleep(Duration::from_secs(7));
@@ -64,7 +64,7 @@ fn a_newcomer_gets_the_place_of_the_connection_idle_for_longest() {
         // A single list, so that it is known which connection was idle for longest.
         .with("PENSTOCK_HTTP__WORKERS", 1);
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 1_000, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: 1_000, ..OfferTerms::default() });
     let connect = || TcpStream::connect(penstock.address()).unwrap();
     // Both began before all others. One waits for events, so a request is under way; the other has made a
     // request in the meantime.

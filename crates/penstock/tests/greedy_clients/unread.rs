@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_testkit::{Merchant, Penstock, SaleOffer, longest_order};
+use penstock_testkit::{Merchant, OfferTerms, Penstock, longest_order};
 use socket2::{Domain, Socket, Type};
 
 use crate::{ATTACK, BINARY, GREEDY, Greedy, MAX_LATENCY, PATIENCE, alone, ended, get, metric, server};
@@ -45,7 +45,7 @@ fn requests_with_unread_answers_take_bounded_memory_and_delay_no_orders() {
     let _alone = alone();
     let mut penstock = server();
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 1_000_000, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: 1_000_000, ..OfferTerms::default() });
     // As many as one read of the server takes.
     let request = get(&format!("/api/v1/sales/{sale}"));
     let requests = request.repeat((64 << 10) / request.len());
@@ -60,7 +60,7 @@ fn answered_unread(kibibytes_per_connection: u32) -> u64 {
     let mut penstock = Penstock::new(BINARY)
         .with("PENSTOCK_HTTP__MAX_UNREAD_KIBIBYTES_PER_CONNECTION", kibibytes_per_connection);
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer::default());
+    let sale = Merchant::of(&penstock).publish(OfferTerms::default());
     let request = get(&format!("/api/v1/sales/{sale}"));
     let answered = || metric(&penstock, "penstock_request_duration_seconds_count{group=\"sales\"}");
     let before = answered();
@@ -106,7 +106,7 @@ fn unread_heads_take_bounded_memory_and_delay_no_orders() {
     let _alone = alone();
     let mut penstock = server();
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 1_000_000, ..SaleOffer::default() });
+    let sale = Merchant::of(&penstock).publish(OfferTerms { units: 1_000_000, ..OfferTerms::default() });
     let odd = get("/healthz").replace("\r\n\r\n", "\r\nconnection: keep-alive, x\r\n\r\n");
     let requests = odd + &"HEAD / HTTP/1.1\r\n\r\n".repeat(3_000);
     withstand(&penstock, &sale, (GREEDY, requests), 64 << 20);
@@ -132,10 +132,10 @@ fn large_unread_answers_take_bounded_memory_and_delay_no_orders() {
     let mut penstock = server().with("PENSTOCK_HTTP__MAX_UNREAD_MEBIBYTES", 4);
     penstock.start().unwrap();
     let mut merchant = Merchant::of(&penstock);
-    let sale = merchant.publish(SaleOffer { units: 1_000_000, ..SaleOffer::default() });
+    let sale = merchant.publish(OfferTerms { units: 1_000_000, ..OfferTerms::default() });
     let item = json_item(&mut penstock.admin());
     for _ in 0..199 {
-        merchant.publish_with(SaleOffer::default(), |sale| sale["item_id"] = item.clone().into());
+        merchant.publish_with(OfferTerms::default(), |sale| sale["item_id"] = item.clone().into());
     }
     let list = get("/api/v1/sales?limit=200");
     let length = penstock.client().get("/api/v1/sales?limit=200").unwrap().body.len();
@@ -159,7 +159,7 @@ fn json_item(admin: &mut penstock_testkit::Client) -> String {
 /// How much the server grows by unread answers, each on its own connection. Orders of others are quick
 /// meanwhile.
 fn growth_by_unread(penstock: &Penstock, paths: impl Iterator<Item = String>) -> u64 {
-    let sale = Merchant::of(penstock).publish(SaleOffer { units: 1_000_000, ..SaleOffer::default() });
+    let sale = Merchant::of(penstock).publish(OfferTerms { units: 1_000_000, ..OfferTerms::default() });
     let (before_bytes, _) = penstock.resident_bytes().unwrap();
     let ask = |path: String| {
         let mut stream = TcpStream::connect(penstock.address()).unwrap();
@@ -226,7 +226,7 @@ fn a_client_that_does_not_read_gets_no_more_answers_even_if_they_have_no_body() 
     let _alone = alone();
     let mut penstock = server();
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer::default());
+    let sale = Merchant::of(&penstock).publish(OfferTerms::default());
     // Hyper answers them because of the header, and one after the other because it has all of them.
     let request = get(&format!("/api/v1/sales/{sale}"))
         .replace("\r\n\r\n", "\r\nconnection: keep-alive, x\r\nif-none-match: *\r\n\r\n");
@@ -251,7 +251,7 @@ fn a_slow_reader_gets_every_answer_while_greedy_clients_are_cut() {
     let _alone = alone();
     let mut penstock = server().with("PENSTOCK_HTTP__MAX_UNREAD_MEBIBYTES", 8);
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer::default());
+    let sale = Merchant::of(&penstock).publish(OfferTerms::default());
     let request = get(&format!("/api/v1/sales/{sale}"));
     let one = {
         let mut stream = TcpStream::connect(penstock.address()).unwrap();
@@ -290,7 +290,7 @@ fn a_client_that_reads_late_gets_every_answer() {
     let _alone = alone();
     let mut penstock = server();
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(SaleOffer::default());
+    let sale = Merchant::of(&penstock).publish(OfferTerms::default());
     let requests = get(&format!("/api/v1/sales/{sale}")).repeat(9) + &get("/healthz");
     let mut stream = TcpStream::connect(penstock.address()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -64,7 +64,7 @@ const FOR_TESTS: &[&str] = &["penstock-local", "penstock-testkit"];
 
 /// Crates that only the named crates of the workspace may depend on.
 const RESERVED: &[(&str, &[&str])] = &[
-    ("sqlx", &["penstock-records"]),
+    ("sqlx", &["penstock-records", "penstock-bench"]),
     ("rusqlite", &["penstock-ledger"]),
     ("axum", &["penstock-http"]),
     ("hyper", &["penstock-http"]),
