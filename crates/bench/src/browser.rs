@@ -3,7 +3,7 @@
 use anyhow::Context;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use penstock_rush::api::Api;
+use penstock_rush::api::ShopApi;
 use sha2::{Digest as _, Sha256};
 
 /// Far in the future, in milliseconds.
@@ -46,7 +46,7 @@ impl BrowserSessions {
 }
 
 /// The further headers of an order from the page of a sale, as Firefox sends them.
-pub(crate) fn order_headers(api: &Api, sale: &str) -> String {
+pub(crate) fn order_headers(api: &ShopApi, sale: &str) -> String {
     let origin = format!("http://{}", api.address);
     format!(
         "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use penstock_local::{LocalShop, RedisKind, ShopPlan, ShopProcess};
-use penstock_rush::{api::Api, token::TokenSigner};
+use penstock_rush::{api::ShopApi, token::TokenSigner};
 
 use crate::{
     bench::Bench,
@@ -24,8 +24,8 @@ const NEWS_LIMIT: Duration = Duration::from_secs(1);
 pub(crate) struct Cluster {
     shop: LocalShop,
     /// The first node, asked directly: nginx keeps a sale's page for a second.
-    pub(crate) api: Api,
-    pub(crate) nodes: Vec<Api>,
+    pub(crate) api: ShopApi,
+    pub(crate) nodes: Vec<ShopApi>,
 }
 
 impl Cluster {
@@ -39,8 +39,8 @@ impl Cluster {
         let variables = variables.collect();
         let plan = ShopPlan { redis, variables, ..ShopPlan::new(&bench.options.server, &folder) };
         let shop = LocalShop::start(plan, |_| {})?;
-        let api = |node: &ShopProcess| Ok(Api::new(node.address()?, &shop.plan().admin_token));
-        let nodes = shop.nodes().iter().map(api).collect::<anyhow::Result<Vec<Api>>>()?;
+        let api = |node: &ShopProcess| Ok(ShopApi::new(node.address()?, &shop.plan().admin_token));
+        let nodes = shop.nodes().iter().map(api).collect::<anyhow::Result<Vec<ShopApi>>>()?;
         let api = nodes.first().context("a cluster without nodes")?.clone();
         Ok(Self { shop, api, nodes })
     }

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::ensure;
 use penstock_local::{self as local, ChildProcess};
-use penstock_rush::api::Api;
+use penstock_rush::api::ShopApi;
 
 use crate::{
     bench::Bench,
@@ -27,7 +27,7 @@ pub(crate) type Settings = [(&'static str, &'static str)];
 #[derive(Debug)]
 pub(crate) struct MeasuredServer {
     process: ChildProcess,
-    pub(crate) api: Api,
+    pub(crate) api: ShopApi,
     /// From the start to the line that says it can sell.
     pub(crate) ready_after: Duration,
 }
@@ -58,7 +58,7 @@ impl MeasuredServer {
         let ready =
             |line: &str| line.split_once(READY)?.1.trim().trim_end_matches('/').parse::<SocketAddr>().ok();
         let (address, at) = process.wait_for_line(START_LIMIT, ready)?;
-        let api = Api::new(address, ADMIN_TOKEN);
+        let api = ShopApi::new(address, ADMIN_TOKEN);
         Ok(Self { process, api, ready_after: at - started })
     }
 

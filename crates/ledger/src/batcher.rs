@@ -14,7 +14,7 @@ mod overlap;
 
 use crate::{
     handle::Ledger,
-    niceness::{Turn, take_turn},
+    niceness::{Precedence, take_precedence},
     port::{Clock, Committed, Engine, Feed, Health, Listener, SaleNews, Unavailable},
     queue::{Asker, Batch, Failure, Queue, deliver, refuse},
     stats::Counters,
@@ -60,7 +60,7 @@ pub fn start<E: Engine>(
     let homes = engine.homes();
     let writer = Writer { engine, queue: queue.clone(), counters: counters.clone(), health, clock, listener };
     std::thread::Builder::new().name("ledger-writer".into()).spawn(move || {
-        take_turn(Turn::Writing);
+        take_precedence(Precedence::Writing);
         or_abort("the ledger's writer", || runtime.block_on(writer.run()));
     })?;
     Ok(Ledger::new(queue, homes, feed, counters, health_seen))

@@ -14,7 +14,7 @@ mod stats;
 
 pub use batcher::BatcherOptions;
 pub use handle::Ledger;
-pub use niceness::{Turn, take_turn};
+pub use niceness::{Precedence, take_precedence};
 pub use port::{
     Clock, Committed, Engine, Feed, FeedError, Health, Home, Homes, LedgerError, Listener, Piece, SaleNews,
     Unavailable, decisions_between,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// What a thread works for, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum Precedence {
     /// Everybody waits for the ledger's writer.
     Writing,
     /// Somebody waits for an answer.
@@ -30,20 +30,20 @@ const KERNEL_CHOOSES: Duration = Duration::ZERO;
 /// Only a privileged process may put its writer ahead of everything else on the machine. In other processes
 /// the writer stays where it is, and the serving threads step back: refusing a flood must not delay requests
 /// that were let in.
-pub fn take_turn(turn: Turn) {
-    let niceness = match turn {
-        Turn::Writing => WRITING,
+pub fn take_precedence(precedence: Precedence) {
+    let niceness = match precedence {
+        Precedence::Writing => WRITING,
         // Trying is the only way to know.
-        Turn::Serving if set(WRITING) => SERVING,
-        Turn::Serving | Turn::Settling => SETTLING,
-        Turn::Hashing => HASHING,
-        Turn::Spare => SPARE,
+        Precedence::Serving if set(WRITING) => SERVING,
+        Precedence::Serving | Precedence::Settling => SETTLING,
+        Precedence::Hashing => HASHING,
+        Precedence::Spare => SPARE,
     };
     set(niceness);
-    set_slices(match turn {
-        Turn::Writing => Duration::from_micros(100),
-        Turn::Serving => KERNEL_CHOOSES,
-        Turn::Settling | Turn::Hashing | Turn::Spare => Duration::from_millis(100),
+    set_slices(match precedence {
+        Precedence::Writing => Duration::from_micros(100),
+        Precedence::Serving => KERNEL_CHOOSES,
+        Precedence::Settling | Precedence::Hashing | Precedence::Spare => Duration::from_millis(100),
     });
 }
 

@@ -1,7 +1,7 @@
 //! Assembles the embedded engine: everything in one process and one data folder.
 
 use penstock_http::JsonScribe;
-use penstock_ledger::{Turn, embedded, take_turn};
+use penstock_ledger::{Precedence, embedded, take_precedence};
 use penstock_settle::Settlement;
 use penstock_shop::storefront::Storefront;
 use tokio::sync::watch;
@@ -30,7 +30,7 @@ pub(crate) async fn open(config: &Config, demo: bool) -> anyhow::Result<Opened> 
     let storefront = Storefront::new(JsonScribe);
     let ledger = embedded::open(options::embedded(config), clock.clone(), storefront.clone())?;
     // The threads that are started from here on inherit it.
-    take_turn(Turn::Settling);
+    take_precedence(Precedence::Settling);
     let records = database::open(config).await?;
     if let Some(demo) = &demo {
         demo.make_accounts(&records).await?;

@@ -14,7 +14,7 @@ use penstock_redis_client::Link;
 use penstock_settle::{SettleOptions, Settlement};
 use penstock_shared_state::{Changes, RedisCache, RedisFigures, SharedDoors, SharedDoorsOptions};
 use penstock_shop::{
-    ports::{Neighbours, Part},
+    ports::{Neighbours, NodePart},
     storefront::Storefront,
 };
 use tokio::{runtime::Handle, sync::watch};
@@ -91,7 +91,7 @@ pub(crate) async fn open(config: &Config) -> anyhow::Result<Opened> {
     http.shop.neighbours = neighbours;
     http.shop.shared_cache = Arc::new(RedisCache::new(base.link.clone(), prefix));
     http.shop.shared_figures = Arc::new(RedisFigures::new(base.link.clone(), prefix));
-    http.shop.parts = vec![changes, Arc::clone(&base.settled) as Arc<dyn Part>];
+    http.shop.parts = vec![changes, Arc::clone(&base.settled) as Arc<dyn NodePart>];
     let storefront = Storefront::new(JsonScribe);
     let ledger = base.ledger(config, storefront.clone())?;
     let Base { name, records, .. } = base;

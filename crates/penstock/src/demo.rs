@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use penstock_http::ServerOptions;
 use penstock_records::Records;
-use penstock_rush::api::{Api, text};
+use penstock_rush::api::{ShopApi, text};
 use penstock_shop::identity::{JwtKey, JwtOptions};
 use serde_json::{Value, json};
 
@@ -86,14 +86,14 @@ impl Demo {
 
     /// Makes sure that there is something to buy, and prints how to buy it.
     pub(crate) async fn seed(&self, address: SocketAddr) -> anyhow::Result<()> {
-        let (demo, api) = (self.clone(), Api::new(reachable(address), &self.admin_token));
+        let (demo, api) = (self.clone(), ShopApi::new(reachable(address), &self.admin_token));
         // The client blocks while it waits, and this thread serves other work.
         let told = tokio::task::spawn_blocking(move || demo.put_on_sale(&api));
         output::write(&told.await.context("the demo ended unexpectedly")??)
     }
 
     /// Publishes what is missing and returns the text to print.
-    fn put_on_sale(&self, api: &Api) -> anyhow::Result<String> {
+    fn put_on_sale(&self, api: &ShopApi) -> anyhow::Result<String> {
         let sale = demo_goods::put_on_sale(api)?;
         let credentials = json!({ "phone": BUYER, "password": BUYER_PASSWORD });
         let session = api.ask("POST", "/api/v1/sessions", None, Some(&credentials))?;
@@ -103,7 +103,7 @@ impl Demo {
         self.instructions(api, &sale, &text(&session.body, "token")?)
     }
 
-    fn instructions(&self, api: &Api, sale: &Value, token: &str) -> anyhow::Result<String> {
+    fn instructions(&self, api: &ShopApi, sale: &Value, token: &str) -> anyhow::Result<String> {
         let url = format!("http://{}", api.address);
         let (id, opens_at) = (text(sale, "id")?, text(sale, "opens_at")?);
         let (merchant, admin) = match &self.merchant_password {

@@ -4,7 +4,7 @@
 use std::{fs, io, path::Path};
 
 use anyhow::Context as _;
-use penstock_rush::api::Api;
+use penstock_rush::api::ShopApi;
 use serde::{Deserialize, Serialize};
 
 use crate::folder::{self, DEMO_FILE};
@@ -34,7 +34,7 @@ impl DemoFile {
     pub(crate) fn of(data: &Path, url: &str) -> Option<Self> {
         let file = Self::read(data)?;
         // One server may have many names.
-        let address = |url: &str| Api::at(url, "").ok().map(|api| api.address);
+        let address = |url: &str| ShopApi::at(url, "").ok().map(|api| api.address);
         (address(&file.url)? == address(url)?).then_some(file)
     }
 

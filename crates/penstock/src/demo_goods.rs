@@ -2,7 +2,7 @@
 //! would.
 
 use anyhow::Context as _;
-use penstock_rush::api::{Api, text};
+use penstock_rush::api::{ShopApi, text};
 use serde_json::{Value, json};
 
 use crate::clock;
@@ -67,7 +67,7 @@ pub(crate) const KETTLE: Good = Good {
 
 /// Puts items back on sale whose sale is over, and returns the sale of the phone. The sale published last is
 /// shown first.
-pub(crate) fn put_on_sale(api: &Api) -> anyhow::Result<Value> {
+pub(crate) fn put_on_sale(api: &ShopApi) -> anyhow::Result<Value> {
     let (sales, items) = (list(api, "/api/v1/sales")?, list(api, "/api/v1/items")?);
     let ensure = |good: &Good| {
         let still_on = |sale: &&Value| {
@@ -84,13 +84,13 @@ pub(crate) fn put_on_sale(api: &Api) -> anyhow::Result<Value> {
     ensure(&PHONE)
 }
 
-fn list(api: &Api, path: &str) -> anyhow::Result<Vec<Value>> {
+fn list(api: &ShopApi, path: &str) -> anyhow::Result<Vec<Value>> {
     let page = api.call("GET", &format!("{path}?limit=100"), None, 200)?;
     Ok(page["data"].as_array().cloned().unwrap_or_default())
 }
 
 impl Good {
-    fn publish(&self, api: &Api, items: &[Value]) -> anyhow::Result<Value> {
+    fn publish(&self, api: &ShopApi, items: &[Value]) -> anyhow::Result<Value> {
         let now = clock::now();
         let (opens_at, closes_at) = match self.window {
             Window::Always => (None, None),
@@ -115,7 +115,7 @@ impl Good {
     }
 
     /// The id of the item. Creates the item if there is none, and adds its picture if it has none.
-    fn item(&self, api: &Api, known: &[Value]) -> anyhow::Result<String> {
+    fn item(&self, api: &ShopApi, known: &[Value]) -> anyhow::Result<String> {
         let known = known.iter().find(|item| item["title"] == self.title);
         if let Some(item) = known.filter(|item| item["picture"].is_string()) {
             return text(item, "id");

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use penstock_rush::{
-    api::Api,
+    api::ShopApi,
     rehearsal::{self, RehearsalNews},
     report::{self, LiveDisplay, RehearsalReport, View},
     scenario::{self, Mix, Scenario, ScenarioChallenge},
@@ -96,7 +96,7 @@ async fn rehearse(options: rehearsal::RehearsalOptions, args: &RushArgs) -> anyh
     };
     let Some(sale) = published.get().cloned() else { bail!(why) };
     tokio::spawn(signals.end_at_next());
-    let closed = tokio::task::spawn_blocking(move || Api::at(&url, &admin_token)?.close_ours(&sale));
+    let closed = tokio::task::spawn_blocking(move || ShopApi::at(&url, &admin_token)?.close_ours(&sale));
     closed.await?.with_context(|| format!("{why}, and its sale can't be closed"))?;
     bail!("{why}; its sale is closed")
 }
@@ -120,7 +120,7 @@ async fn audit_too(config: &Config, report: &mut RehearsalReport) -> anyhow::Res
 fn options(loaded: &Loaded, args: &RushArgs) -> anyhow::Result<rehearsal::RehearsalOptions> {
     let config = &loaded.config;
     let scenario = scenario(args).map_err(Misasked)?;
-    Api::at(&args.url, "").map_err(Misasked)?;
+    ShopApi::at(&args.url, "").map_err(Misasked)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     // The other half is for the server, which is often on the same machine.
     let threads = args.threads.unwrap_or((cores / 2).max(1));
@@ -154,7 +154,7 @@ fn options(loaded: &Loaded, args: &RushArgs) -> anyhow::Result<rehearsal::Rehear
 
 /// Checked before asking for settings that are useless without a server.
 fn require_server(config: &Config, url: &str) -> anyhow::Result<()> {
-    let Err(error) = Api::at(url, "").map_err(Misasked)?.date() else { return Ok(()) };
+    let Err(error) = ShopApi::at(url, "").map_err(Misasked)?.date() else { return Ok(()) };
     let start = || {
         "start a server with `make run` or `make cluster`, or name another --url (URL=… of make)".to_owned()
     };

@@ -10,7 +10,7 @@ use penstock_ledger::{
     redis::{Reconciled, Settled},
 };
 use penstock_records::{Records, RecordsError};
-use penstock_shop::ports::{Figure, FigureValue, Part};
+use penstock_shop::ports::{Figure, FigureValue, NodePart};
 
 /// What the records know of sales whose Redis was replaced, and how often that was needed.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Settled for SettledInRecords {
     }
 }
 
-impl Part for SettledInRecords {
+impl NodePart for SettledInRecords {
     fn name(&self) -> &'static str {
         "reconciliation"
     }

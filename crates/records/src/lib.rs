@@ -31,7 +31,7 @@ use std::{path::Path, str::FromStr, time::Duration};
 
 pub use accounts::{Account, CreateAccountError, NewAccount};
 pub use audit::{
-    Audit, AuditReport, Difference, Finding, Forgetting, OrderTime, SaleStanding, Source, StreamAudit,
+    Audit, AuditReport, Difference, Finding, LedgerForgets, OrderTime, SaleStanding, Source, StreamAudit,
     WaiterFound,
 };
 pub use catalogue::{Item, SaleRow};

@@ -29,7 +29,7 @@ const HOLD_SECONDS: u32 = 24 * 3600;
 
 /// A Penstock server, and who we are to it.
 #[derive(Clone, Debug)]
-pub struct Api {
+pub struct ShopApi {
     pub address: SocketAddr,
     /// Name and port, for the `Host` header.
     pub host: String,
@@ -75,7 +75,7 @@ impl Default for SaleOffer {
     }
 }
 
-impl Api {
+impl ShopApi {
     pub fn new(address: SocketAddr, admin_token: &str) -> Self {
         Self::named(address, address.to_string(), admin_token)
     }
@@ -310,13 +310,13 @@ mod tests {
 
     #[test]
     fn a_url_is_a_host_and_a_port() {
-        let api = Api::at("http://127.0.0.1:8080/", "").unwrap();
+        let api = ShopApi::at("http://127.0.0.1:8080/", "").unwrap();
         assert_eq!(
             (api.address.to_string(), api.host.as_str()),
             ("127.0.0.1:8080".to_owned(), "127.0.0.1:8080")
         );
-        assert_eq!(Api::at("http://127.0.0.1", "").unwrap().address.port(), 80);
-        assert_eq!(Api::at("http://[::1]:81", "").unwrap().address.to_string(), "[::1]:81");
+        assert_eq!(ShopApi::at("http://127.0.0.1", "").unwrap().address.port(), 80);
+        assert_eq!(ShopApi::at("http://[::1]:81", "").unwrap().address.to_string(), "[::1]:81");
     }
 
     #[test]
@@ -326,7 +326,7 @@ mod tests {
             ("https://shop.example", "https is not spoken"),
             ("http://127.0.0.1/api/v1", "without a path"),
         ] {
-            let error = format!("{:#}", Api::at(url, "").unwrap_err());
+            let error = format!("{:#}", ShopApi::at(url, "").unwrap_err());
             assert!(error.contains(complaint), "{url}: {error}");
         }
     }

@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow, bail};
 use serde_json::Value;
 
 use crate::{
-    api::Api,
+    api::ShopApi,
     crowd::{Doubtful, End, Promised},
     report::{RehearsalVerdict, sentence},
 };
@@ -83,7 +83,7 @@ impl SaleLook {
     }
 }
 
-pub fn judge(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<RehearsalVerdict> {
+pub fn judge(api: &ShopApi, evidence: &Evidence<'_>) -> anyhow::Result<RehearsalVerdict> {
     let look = look_until_still(api, evidence)?;
     let mut verdict = compare(evidence, &look);
     if api.is_admin() {
@@ -101,7 +101,7 @@ pub fn judge(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<RehearsalVerd
     Ok(verdict)
 }
 
-fn look_until_still(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<SaleLook> {
+fn look_until_still(api: &ShopApi, evidence: &Evidence<'_>) -> anyhow::Result<SaleLook> {
     let mut buyers: Vec<&str> = evidence.promised.iter().map(|promise| promise.token.as_str()).collect();
     buyers.extend(evidence.doubtful.iter().map(|doubtful| doubtful.token.as_str()));
     buyers.sort_unstable();
@@ -136,7 +136,7 @@ struct StockLook {
 }
 
 impl StockLook {
-    fn read(api: &Api, sale: &str) -> anyhow::Result<Self> {
+    fn read(api: &ShopApi, sale: &str) -> anyhow::Result<Self> {
         let sale = patiently(api, &format!("/api/v1/sales/{sale}"), None)?;
         let number = |pointer| sale.pointer(pointer).and_then(Value::as_u64);
         let both = number("/stock/total").zip(number("/stock/available"));
@@ -151,7 +151,11 @@ impl StockLook {
     }
 }
 
-fn read_orders(api: &Api, sale: &str, buyers: &[&str]) -> anyhow::Result<HashMap<String, Vec<OrderSeen>>> {
+fn read_orders(
+    api: &ShopApi,
+    sale: &str,
+    buyers: &[&str],
+) -> anyhow::Result<HashMap<String, Vec<OrderSeen>>> {
     let part = buyers.len().div_ceil(READERS).max(1);
     thread::scope(|scope| {
         let read = |tokens: &[&str]| -> anyhow::Result<Vec<(String, Vec<OrderSeen>)>> {
@@ -167,7 +171,7 @@ fn read_orders(api: &Api, sale: &str, buyers: &[&str]) -> anyhow::Result<HashMap
 }
 
 /// All orders of one buyer in the sale.
-fn orders_of(api: &Api, sale: &str, token: &str) -> anyhow::Result<Vec<OrderSeen>> {
+fn orders_of(api: &ShopApi, sale: &str, token: &str) -> anyhow::Result<Vec<OrderSeen>> {
     let mut orders = Vec::new();
     let mut after = String::new();
     loop {
@@ -187,7 +191,7 @@ fn orders_of(api: &Api, sale: &str, token: &str) -> anyhow::Result<Vec<OrderSeen
 }
 
 /// Reads something that has to be there; `busy` and broken connections are tried again.
-fn patiently(api: &Api, path: &str, token: Option<&str>) -> anyhow::Result<Value> {
+fn patiently(api: &ShopApi, path: &str, token: Option<&str>) -> anyhow::Result<Value> {
     let mut trouble = anyhow!("never asked");
     for _ in 0..MAX_TRIES {
         match api.ask("GET", path, token, None) {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use penstock_rush::{
-    api::Api,
+    api::ShopApi,
     crowd::{self, BuyerIdentity, CrowdOutcome, CrowdPlan, End, GateSteps},
     scenario::{Arrivals, Crowd, Mix},
     token::TokenSigner,
@@ -381,7 +381,7 @@ fn a_verdict_waits_until_the_stock_rests_and_the_server_is_free() {
         };
         says(200, &format!(r#"{{"stock":{{"total":10,"available":{available}}},"hold_seconds":60}}"#))
     });
-    let verdict = verdict::judge(&Api::new(address, ""), &evidence(&[])).unwrap();
+    let verdict = verdict::judge(&ShopApi::new(address, ""), &evidence(&[])).unwrap();
     assert!(verdict.is_clean() && verdict.findings.is_empty(), "{verdict:?}");
 }
 
@@ -393,6 +393,6 @@ fn a_stock_that_never_rests_is_a_finding_not_an_error() {
         *looks += 1;
         says(200, &format!(r#"{{"stock":{{"total":10,"available":{}}},"hold_seconds":0}}"#, *looks % 2))
     });
-    let verdict = verdict::judge(&Api::new(address, ""), &evidence(&[])).unwrap();
+    let verdict = verdict::judge(&ShopApi::new(address, ""), &evidence(&[])).unwrap();
     assert_eq!((verdict.lost, verdict.findings.len()), (1, 1), "{verdict:?}");
 }

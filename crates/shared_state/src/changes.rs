@@ -23,14 +23,14 @@ use futures_util::{
     stream::{self, BoxStream},
 };
 use penstock_redis_client::Link;
-use penstock_shop::ports::{Change, Figure, FigureValue, Neighbours, Part};
+use penstock_shop::ports::{Change, Figure, FigureValue, Neighbours, NodePart};
 use tokio::{
     sync::{broadcast, mpsc, oneshot},
     task::JoinHandle,
     time::timeout,
 };
 
-use self::{listener::Listener, teller::Teller};
+use self::{listener::ChangeListener, teller::Teller};
 
 /// The most changes that may wait to be told. If there are more, one message says that everything has
 /// changed.
@@ -100,7 +100,7 @@ impl Changes {
         });
         // The message goes over a channel with the same name as the stream.
         let name = format!("{prefix}penstock:changes");
-        let mut listener = Listener::new(link.clone(), &name, heard.clone(), Arc::clone(&state));
+        let mut listener = ChangeListener::new(link.clone(), &name, heard.clone(), Arc::clone(&state));
         listener.begin().await;
         let teller = Teller::new(link, &name, to_tell, Arc::clone(&state));
         let tasks = vec![tokio::spawn(listener.run()), tokio::spawn(teller.run())];
@@ -161,7 +161,7 @@ impl Neighbours for Changes {
     }
 }
 
-impl Part for Changes {
+impl NodePart for Changes {
     fn name(&self) -> &'static str {
         "changes"
     }

@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 
 use crate::{
     gate_calls::{GateCalls, Remembered, Scripts, mark_of},
-    numbers::Numbers,
+    numbers::SharedNumbers,
     passes::Passes,
     rooms::{NodeRoom, look_after},
 };
@@ -123,7 +123,7 @@ impl SharedDoor {
 
     fn begin_room(&self, seed: [u8; 32], opens_at: Option<Timestamp>) -> Arc<NodeRoom> {
         let turn_seconds = self.options.room.turn_seconds;
-        let numbers = Numbers::start(&self.runtime, self.calls.clone(), seed, opens_at, turn_seconds);
+        let numbers = SharedNumbers::start(&self.runtime, self.calls.clone(), seed, opens_at, turn_seconds);
         let room =
             NodeRoom::new(self.calls.clone(), self.options, (seed, opens_at), numbers, self.passes.clone());
         let room = Arc::new(room);

@@ -89,7 +89,7 @@ pub(crate) struct Handed {
     pub(crate) first_at: Timestamp,
 }
 
-/// Numbers that may have been given out since this node last heard, besides as many again as it has heard of.
+/// SharedNumbers that may have been given out since this node last heard, besides as many again as it has heard of.
 /// Nobody holds the numbers that were not given out, so skipping too many does no harm.
 const NUMBERS_UNHEARD_OF: u64 = 1_000;
 /// Views that may have been stored since this node last heard.

@@ -34,7 +34,7 @@ type Answer = oneshot::Sender<Result<u64, DoorRefusal>>;
 type Asked = mpsc::Receiver<(Timestamp, Answer)>;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Numbers {
+pub(crate) struct SharedNumbers {
     waiting: mpsc::Sender<(Timestamp, Answer)>,
     known: Arc<Known>,
 }
@@ -51,8 +51,8 @@ struct Known {
     issued: AtomicU64,
 }
 
-impl Numbers {
-    /// Numbers taken before `opens_at` are early, and are not given out after it.
+impl SharedNumbers {
+    /// SharedNumbers taken before `opens_at` are early, and are not given out after it.
     pub(crate) fn start(
         runtime: &Handle,
         calls: GateCalls,

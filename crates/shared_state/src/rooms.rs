@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::{
     gate_calls::{GateCalls, Look, Remembered, Role, Seen},
-    numbers::Numbers,
+    numbers::SharedNumbers,
     passes::Passes,
 };
 
@@ -52,7 +52,7 @@ pub(crate) struct NodeRoom {
     opens_at: Option<Timestamp>,
     /// The room that people's requests read. It follows the view, even while this node keeps the room.
     pub(crate) shown: Arc<WaitingRoom>,
-    pub(crate) numbers: Numbers,
+    pub(crate) numbers: SharedNumbers,
     pub(crate) passes: Passes,
     /// The status that the ledger last told this node.
     status: Mutex<Option<SaleStatus>>,
@@ -70,7 +70,7 @@ impl NodeRoom {
         calls: GateCalls,
         options: DoorOptions,
         (seed, opens_at): ([u8; 32], Option<Timestamp>),
-        numbers: Numbers,
+        numbers: SharedNumbers,
         passes: Passes,
     ) -> Self {
         Self {

@@ -9,7 +9,7 @@ use penstock_domain::{AccountId, ItemId, SaleId, Timestamp};
 use penstock_local::{Cut, CutProxy, RedisServer, RedisSettings};
 use penstock_redis_client::{Link, RedisOptions};
 use penstock_shared_state::{Changes, RedisCache};
-use penstock_shop::ports::{Change, Kept, Neighbours as _, Part as _, SharedCache as _};
+use penstock_shop::ports::{Change, Kept, Neighbours as _, NodePart as _, SharedCache as _};
 use tempfile::TempDir;
 use tokio::time::timeout;
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use penstock_ledger::{Feed, Unavailable, decisions_between};
-use penstock_records::{Audit, AuditReport, Forgetting, Records, RecordsError};
+use penstock_records::{Audit, AuditReport, LedgerForgets, Records, RecordsError};
 
 /// A ledger that sells may forget settled decisions between two looks. Then we look again.
 const MAX_LOOKS: u32 = 50;
@@ -24,7 +24,7 @@ pub enum AuditError {
 
 /// Compares everything. Holds at most `max_pending` unsettled decisions of a stream in memory.
 pub async fn audit(feed: &dyn Feed, records: &Records, max_pending: u64) -> Result<AuditReport, AuditError> {
-    let forgetting = if feed.forgets_closed_sales() { Forgetting::Closed } else { Forgetting::Never };
+    let forgetting = if feed.forgets_closed_sales() { LedgerForgets::Closed } else { LedgerForgets::Never };
     // The order matters: every sale that the records have when the audit begins is in the ledger when it
     // lists its streams.
     let mut audit = records.begin_audit(forgetting).await?;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::{
     gate::GateOptions,
     identity::IdentityOptions,
-    ports::{Neighbours, NoNeighbours, NoSharedCache, NoSharedFigures, Part, SharedCache, SharedFigures},
+    ports::{Neighbours, NoNeighbours, NoSharedCache, NoSharedFigures, NodePart, SharedCache, SharedFigures},
     secrets::Secrets,
 };
 
@@ -39,7 +39,7 @@ pub struct ShopOptions {
     /// The counters that the nodes show each other.
     pub shared_figures: Arc<dyn SharedFigures>,
     /// Further parts that `/readyz` and `/metrics` show.
-    pub parts: Vec<Arc<dyn Part>>,
+    pub parts: Vec<Arc<dyn NodePart>>,
 }
 
 impl ShopOptions {

@@ -13,7 +13,7 @@ use crate::{
     gate::{Gate, GateFigures, Reason, SaleGate, TurnedAway},
     identity::{Attempts, Identity, InvalidJwtKey, Passwords},
     options::ShopOptions,
-    storefront::{Catalogue, Loads, Pictures, Shelf, Storefront},
+    storefront::{Catalogue, Loads, PictureCache, Shelf, Storefront},
     tally::Tally,
 };
 
@@ -23,7 +23,7 @@ pub struct Shop {
     pub records: Records,
     /// For reads only. To change something, ask the records.
     pub catalogue: Catalogue,
-    pub pictures: Pictures,
+    pub pictures: PictureCache,
     /// Held while something is read again and shown.
     pub refreshing: Mutex<()>,
     pub identity: Identity,
@@ -69,7 +69,7 @@ impl Shop {
                 options.clock.clone(),
                 Arc::clone(&loads),
             ),
-            pictures: Pictures::new(records.clone(), loads),
+            pictures: PictureCache::new(records.clone(), loads),
             records,
             refreshing: Mutex::default(),
             identity: Identity::new(of_identity, &secrets, &options.is_secret_in_doubt)?,

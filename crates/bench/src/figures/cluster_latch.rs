@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, anyhow, ensure};
 use penstock_local::RedisKind;
 use penstock_rush::{
-    api::{Api, SaleOffer},
+    api::{SaleOffer, ShopApi},
     connection::HttpAnswer,
     latency::LatencyHistogram,
 };
@@ -162,7 +162,7 @@ impl Delays {
 }
 
 /// Returns when the node sells the sale as well: news of a new sale reaches each node in its own time.
-fn until_open(node: &Api, sale: &str) -> anyhow::Result<()> {
+fn until_open(node: &ShopApi, sale: &str) -> anyhow::Result<()> {
     let begun = Instant::now();
     while !node.sale_state(sale).is_ok_and(|state| state == "open") {
         ensure!(begun.elapsed() < LOOK_LIMIT, "{} never heard of a sale", node.address);

@@ -7,7 +7,7 @@ use penstock_domain::{
     Book, BuyerId, Claim, Command, Decision, Event, GateTerms, ItemId, KeyDigest, Mark, Money, OrderId,
     Reply, SaleId, Timestamp,
 };
-use penstock_records::{Forgetting, Item, Records, SaleRow};
+use penstock_records::{Item, LedgerForgets, Records, SaleRow};
 use tokio::runtime;
 
 use super::insert_singly::insert_singly;
@@ -46,7 +46,7 @@ pub(super) fn measure(url: &str, orders: u32, batch: usize) -> anyhow::Result<Se
         let single = insert_singly(url, &holds, 1, true).await?;
         let crowd = insert_singly(url, &holds, CROWD, true).await?;
         let (settled, decisions) = settle(&records, &decisions, batch).await?;
-        let mut audit = records.begin_audit(Forgetting::Never).await?;
+        let mut audit = records.begin_audit(LedgerForgets::Never).await?;
         let look = audit.look(STREAM).await?;
         audit.compare(look, &book.snapshot(), &[]).await?;
         let report = audit.finish();

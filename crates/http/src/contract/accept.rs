@@ -54,9 +54,9 @@ pub(crate) fn wishes<'a>(lists: impl Iterator<Item = &'a [u8]>) -> Vec<Wish<'a>>
 }
 
 /// The media types that a client takes.
-pub(crate) struct Accepted<'a>(Vec<Wish<'a>>);
+pub(crate) struct AcceptedKinds<'a>(Vec<Wish<'a>>);
 
-impl<'a> Accepted<'a> {
+impl<'a> AcceptedKinds<'a> {
     pub(crate) fn of(headers: &'a HeaderMap) -> Self {
         Self(wishes(headers.get_all(ACCEPT).iter().map(HeaderValue::as_bytes)))
     }
@@ -79,7 +79,7 @@ mod tests {
 
     fn named(accept: &str, name: &str, version: Option<&str>) -> Quality {
         let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_str(accept).unwrap())]);
-        Accepted::of(&headers).named(name, version)
+        AcceptedKinds::of(&headers).named(name, version)
     }
 
     #[test]

@@ -234,17 +234,17 @@ impl From<TooMany> for Problem {
 }
 
 /// A refusal of the ledger, as a problem.
-pub(crate) trait Refusal {
+pub(crate) trait LedgerRefusal {
     fn problem(self) -> Problem;
 }
 
-impl Refusal for std::convert::Infallible {
+impl LedgerRefusal for std::convert::Infallible {
     fn problem(self) -> Problem {
         match self {}
     }
 }
 
-impl Refusal for ClaimRefusal {
+impl LedgerRefusal for ClaimRefusal {
     fn problem(self) -> Problem {
         match self {
             Self::UnknownSale => Code::SaleNotFound.into(),
@@ -261,7 +261,7 @@ impl Refusal for ClaimRefusal {
     }
 }
 
-impl Refusal for JoinRefusal {
+impl LedgerRefusal for JoinRefusal {
     fn problem(self) -> Problem {
         match self {
             Self::UnknownSale => Code::SaleNotFound.into(),
@@ -276,7 +276,7 @@ impl Refusal for JoinRefusal {
     }
 }
 
-impl Refusal for PaymentRefusal {
+impl LedgerRefusal for PaymentRefusal {
     fn problem(self) -> Problem {
         match self {
             Self::UnknownOrder => Code::OrderNotFound.into(),
@@ -286,7 +286,7 @@ impl Refusal for PaymentRefusal {
     }
 }
 
-impl Refusal for CancelRefusal {
+impl LedgerRefusal for CancelRefusal {
     fn problem(self) -> Problem {
         match self {
             Self::UnknownOrder => Code::OrderNotFound.into(),
@@ -298,7 +298,7 @@ impl Refusal for CancelRefusal {
     }
 }
 
-impl Refusal for SaleRefusal {
+impl LedgerRefusal for SaleRefusal {
     fn problem(self) -> Problem {
         match self {
             Self::UnknownSale => Code::NotPublished.into(),
@@ -309,7 +309,7 @@ impl Refusal for SaleRefusal {
     }
 }
 
-impl<R: Refusal> From<LedgerError<R>> for Problem {
+impl<R: LedgerRefusal> From<LedgerError<R>> for Problem {
     fn from(error: LedgerError<R>) -> Self {
         match error {
             LedgerError::Refused(refusal) => refusal.problem(),
@@ -457,7 +457,7 @@ impl From<OrderRefusal> for Problem {
     }
 }
 
-impl<R: Refusal> From<OrderError<R>> for Problem {
+impl<R: LedgerRefusal> From<OrderError<R>> for Problem {
     fn from(error: OrderError<R>) -> Self {
         match error {
             OrderError::Ledger(error) => error.into(),

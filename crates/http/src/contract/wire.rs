@@ -137,7 +137,8 @@ pub(crate) struct SaleItem {
 
 /// The units of a sale. Units that are not available are held or paid.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Stock {
+#[schema(as = Stock)]
+pub(crate) struct StockView {
     total: u32,
     available: u32,
 }
@@ -210,7 +211,7 @@ pub(crate) struct SaleView {
     closes_at: Option<Rfc3339>,
     #[schema(value_type = SaleStateWord)]
     state: &'static str,
-    stock: Stock,
+    stock: StockView,
     limit_per_buyer: u32,
     hold_seconds: u32,
     gate: GateView,
@@ -249,7 +250,7 @@ impl Scribe for JsonScribe {
             opens_at: row.opens_at.map(Rfc3339),
             closes_at: row.closes_at.map(Rfc3339),
             state: state.as_str(),
-            stock: Stock { total, available },
+            stock: StockView { total, available },
             limit_per_buyer: row.limit_per_buyer,
             hold_seconds: row.hold_seconds,
             gate: (&row.gate).into(),

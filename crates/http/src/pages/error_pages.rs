@@ -15,7 +15,7 @@ use hyper::{
 use pulldown_cmark::{Event, Options, Parser, Tag, html};
 
 use super::policy::{guard_page, guard_part, never_guess};
-use crate::contract::{accept::Accepted, problem::Problem};
+use crate::contract::{accept::AcceptedKinds, problem::Problem};
 use penstock_shop::Code;
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -67,7 +67,7 @@ impl Page {
     }
 
     fn respond(&self, headers: &HeaderMap) -> Response {
-        let accepted = Accepted::of(headers);
+        let accepted = AcceptedKinds::of(headers);
         let wants = |kind| accepted.named(kind, None);
         let is_for_a_person = wants("text/html") > wants("text/plain").max(wants("text/markdown"));
         let mut response = if is_for_a_person {

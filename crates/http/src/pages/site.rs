@@ -13,7 +13,7 @@ use penstock_shop::{Code, Shop, tally::Outcome};
 use super::files::{ASSETS, CONSOLE, Pages, SHOP};
 use crate::{
     api::buyer::sales,
-    contract::{accept::Accepted, answer::CountAs, json::PathId, problem::Problem},
+    contract::{accept::AcceptedKinds, answer::CountAs, json::PathId, problem::Problem},
 };
 
 const NOT_AT_ALL: HeaderValue = HeaderValue::from_static("no-store");
@@ -120,7 +120,7 @@ fn lost(site: &Site, path: &str, headers: HeaderMap, code: Code) -> Result<Respo
 fn is_for_a_person(path: &str, headers: &HeaderMap) -> bool {
     let is_no_page =
         ["/api/", ASSETS, "/pictures/", "/docs/", "/errors/"].iter().any(|start| path.starts_with(start));
-    !is_no_page && Accepted::of(headers).named("text/html", None) > 0
+    !is_no_page && AcceptedKinds::of(headers).named("text/html", None) > 0
 }
 
 /// An answer of not found must never become "not modified".

@@ -20,7 +20,7 @@ use super::{
     entry::Entry,
     lane::Lane,
     limits::{MAX_BUFFER_BYTES, MAX_HEAD_BYTES, MAX_HEADERS},
-    pulse::{Command, Pulse},
+    pulse::{ConnectionCommand, Pulse},
 };
 
 fn http1() -> http1::Builder {
@@ -170,31 +170,31 @@ fn obey(pulse: &Pulse, is_finishing: &mut bool) -> Obey {
         return Obey::End(Served::Late);
     }
     match pulse.command() {
-        Command::Cut => {
+        ConnectionCommand::Cut => {
             pulse.end_because(ConnectionEnd::Cut);
             Obey::End(Served::Cut)
         }
-        Command::Unread => {
+        ConnectionCommand::Unread => {
             pulse.end_because(ConnectionEnd::Unread);
             Obey::End(Served::Cut)
         }
         // Requests that came in since the sweep are still answered.
-        Command::Idle if !pulse.is_working() => {
+        ConnectionCommand::Idle if !pulse.is_working() => {
             pulse.end_because(ConnectionEnd::Idle);
             Obey::End(Served::Cut)
         }
-        Command::Displaced if !pulse.is_busy() => {
+        ConnectionCommand::Displaced if !pulse.is_busy() => {
             pulse.end_because(ConnectionEnd::Displaced);
             Obey::End(Served::Cut)
         }
         // Hyper would take a connection that waits for the lane's own claim for an idle one.
-        command @ (Command::Idle | Command::Displaced | Command::Finish)
+        command @ (ConnectionCommand::Idle | ConnectionCommand::Displaced | ConnectionCommand::Finish)
             if !*is_finishing && !pulse.is_deciding() =>
         {
             *is_finishing = true;
             pulse.end_because(match command {
-                Command::Idle => ConnectionEnd::Idle,
-                Command::Displaced => ConnectionEnd::Displaced,
+                ConnectionCommand::Idle => ConnectionEnd::Idle,
+                ConnectionCommand::Displaced => ConnectionEnd::Displaced,
                 _ => ConnectionEnd::Drained,
             });
             Obey::Finish

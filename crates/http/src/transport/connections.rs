@@ -20,7 +20,7 @@ use std::{
 use tokio::sync::Notify;
 
 use self::stalls::{MIN_STALLED, Stalls};
-use crate::transport::pulse::{Command, Pulse};
+use crate::transport::pulse::{ConnectionCommand, Pulse};
 use penstock_shop::tally::Tally;
 
 const MAX_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -75,7 +75,7 @@ impl Watched {
         let pulse = &self.pulse;
         let (why, since) = if pulse.is_idle() {
             (Dispensable::Idle, quiet_since)
-        } else if pulse.command() != Command::GoOn || pulse.is_deciding() {
+        } else if pulse.command() != ConnectionCommand::GoOn || pulse.is_deciding() {
             return None;
         } else if pulse.unread_bytes() > 0 {
             (Dispensable::Stalled, quiet_since)
@@ -91,16 +91,16 @@ impl Watched {
     /// Ends the connection, so that others can have its place or its memory.
     fn displace(&self, why: Dispensable) {
         match why {
-            Dispensable::Idle => self.pulse.tell(Command::Displaced),
+            Dispensable::Idle => self.pulse.tell(ConnectionCommand::Displaced),
             Dispensable::Arriving => self.pulse.give_up_waiting(),
-            Dispensable::Stalled => self.pulse.tell(Command::Unread),
+            Dispensable::Stalled => self.pulse.tell(ConnectionCommand::Unread),
         }
     }
 
     fn look(&mut self, patience: Patience, now: Instant) {
         if now.saturating_duration_since(self.quiet_since(now)) >= patience.idle {
             let is_stalled = self.pulse.unread_bytes() > 0;
-            self.pulse.tell(if is_stalled { Command::Unread } else { Command::Idle });
+            self.pulse.tell(if is_stalled { ConnectionCommand::Unread } else { ConnectionCommand::Idle });
         }
         let pulse = &self.pulse;
         if self.arrival != pulse.arrival() {
@@ -210,7 +210,7 @@ impl Connections {
         self.make_room();
     }
 
-    pub(crate) fn tell_all(&self, command: Command) {
+    pub(crate) fn tell_all(&self, command: ConnectionCommand) {
         self.open().watched.values().for_each(|watched| watched.pulse.tell(command));
     }
 
@@ -297,7 +297,7 @@ impl Connections {
                 break;
             }
             self.leaving_bytes.fetch_add(pulse.leave(), Relaxed);
-            pulse.tell(Command::Unread);
+            pulse.tell(ConnectionCommand::Unread);
         }
     }
 }
@@ -353,9 +353,9 @@ mod tests {
         let begin = Instant::now();
         let listed = connections.add(1, begin);
         let now = sweep(&connections, begin, 74, || {});
-        assert_eq!(listed.pulse.command(), Command::GoOn);
+        assert_eq!(listed.pulse.command(), ConnectionCommand::GoOn);
         sweep(&connections, now, 1, || {});
-        assert_eq!(listed.pulse.command(), Command::Idle);
+        assert_eq!(listed.pulse.command(), ConnectionCommand::Idle);
     }
 
     #[test]
@@ -365,7 +365,10 @@ mod tests {
         let (speaking, working) = (connections.add(1, begin), connections.add(2, begin));
         let _work = working.pulse.working();
         sweep(&connections, begin, 200, || speaking.pulse.beat());
-        assert_eq!((speaking.pulse.command(), working.pulse.command()), (Command::GoOn, Command::GoOn));
+        assert_eq!(
+            (speaking.pulse.command(), working.pulse.command()),
+            (ConnectionCommand::GoOn, ConnectionCommand::GoOn)
+        );
     }
 
     #[test]
@@ -377,7 +380,7 @@ mod tests {
         assert!(!listed.pulse.is_late());
         sweep(&connections, now, 1, || listed.pulse.arriving());
         assert!(listed.pulse.is_late());
-        assert_eq!(listed.pulse.command(), Command::GoOn);
+        assert_eq!(listed.pulse.command(), ConnectionCommand::GoOn);
     }
 
     #[test]
@@ -417,7 +420,7 @@ mod tests {
         assert_eq!(interval(0, 0), 10);
     }
 
-    pub(super) fn commands(listed: &[Listed]) -> Vec<Command> {
+    pub(super) fn commands(listed: &[Listed]) -> Vec<ConnectionCommand> {
         listed.iter().map(|listed| listed.pulse.command()).collect()
     }
 
@@ -428,14 +431,20 @@ mod tests {
         let later = |seconds| begin + Duration::from_secs(seconds);
         let listed: Vec<_> = (0..3).map(|number| connections.add(number, later(number))).collect();
         connections.displace(begin);
-        assert_eq!(commands(&listed), [Command::GoOn; 3], "nobody has been idle for long");
+        assert_eq!(commands(&listed), [ConnectionCommand::GoOn; 3], "nobody has been idle for long");
         listed[0].pulse.beat();
         connections.displace(later(10));
-        assert_eq!(commands(&listed), [Command::GoOn, Command::Displaced, Command::GoOn]);
+        assert_eq!(
+            commands(&listed),
+            [ConnectionCommand::GoOn, ConnectionCommand::Displaced, ConnectionCommand::GoOn]
+        );
         connections.displace(later(10));
-        assert_eq!(commands(&listed), [Command::GoOn, Command::Displaced, Command::Displaced]);
+        assert_eq!(
+            commands(&listed),
+            [ConnectionCommand::GoOn, ConnectionCommand::Displaced, ConnectionCommand::Displaced]
+        );
         connections.displace(later(20));
-        assert_eq!(commands(&listed), [Command::Displaced; 3]);
+        assert_eq!(commands(&listed), [ConnectionCommand::Displaced; 3]);
     }
 
     #[test]
@@ -449,14 +458,14 @@ mod tests {
         pulse(2).call();
         connections.stalled(pulse(3), 10, true);
         let now = sweep(&connections, begin, 9, || {});
-        let mut expected = [Command::GoOn; 5];
+        let mut expected = [ConnectionCommand::GoOn; 5];
         connections.displace(now);
-        expected[4] = Command::Displaced;
+        expected[4] = ConnectionCommand::Displaced;
         assert_eq!((commands(&listed), pulse(1).is_late()), (expected.to_vec(), false));
         connections.displace(now);
         assert_eq!((commands(&listed), pulse(1).is_late()), (expected.to_vec(), true));
         connections.displace(now);
-        expected[3] = Command::Unread;
+        expected[3] = ConnectionCommand::Unread;
         assert_eq!(commands(&listed), expected);
         (0..3).for_each(|_| connections.displace(now));
         assert_eq!(commands(&listed), expected);
@@ -471,7 +480,10 @@ mod tests {
         connections.displace(now);
         listed[1].pulse.beat();
         connections.displace(now);
-        assert_eq!(commands(&listed), [Command::Displaced, Command::GoOn, Command::Displaced]);
+        assert_eq!(
+            commands(&listed),
+            [ConnectionCommand::Displaced, ConnectionCommand::GoOn, ConnectionCommand::Displaced]
+        );
     }
 
     #[test]
@@ -484,11 +496,19 @@ mod tests {
         sweep(&connections, begin, 10, || {});
         stall(1, false);
         stall(0, true);
-        assert_eq!(commands(&listed), [Command::GoOn; 4]);
+        assert_eq!(commands(&listed), [ConnectionCommand::GoOn; 4]);
         assert_eq!(tally.unread_bytes.load(Relaxed), 900);
         stall(3, true);
         // 1,200 bytes are too many, and 750 are enough.
-        assert_eq!(commands(&listed), [Command::GoOn, Command::Unread, Command::Unread, Command::GoOn]);
+        assert_eq!(
+            commands(&listed),
+            [
+                ConnectionCommand::GoOn,
+                ConnectionCommand::Unread,
+                ConnectionCommand::Unread,
+                ConnectionCommand::GoOn
+            ]
+        );
         assert!(connections.is_full(), "until they are gone");
         stall(1, true);
         assert_eq!(tally.unread_bytes.load(Relaxed), 1_200, "a connection given up counts only once");
@@ -512,14 +532,20 @@ mod tests {
             connections.stalled(&greedy.pulse, 300, true);
             let other = connections.add(1_000 + number, Instant::now());
             connections.stalled(&other.pulse, 500, true);
-            assert_eq!((slow.pulse.command(), other.pulse.command()), (Command::GoOn, Command::Unread));
+            assert_eq!(
+                (slow.pulse.command(), other.pulse.command()),
+                (ConnectionCommand::GoOn, ConnectionCommand::Unread)
+            );
             drop((greedy, other));
         }
         connections.stalled(&slow.pulse, 300, true);
         sweep(&connections, begin, 10, || {});
         let greedy = connections.add(1, Instant::now());
         connections.stalled(&greedy.pulse, 800, true);
-        assert_eq!((slow.pulse.command(), greedy.pulse.command()), (Command::GoOn, Command::Unread));
+        assert_eq!(
+            (slow.pulse.command(), greedy.pulse.command()),
+            (ConnectionCommand::GoOn, ConnectionCommand::Unread)
+        );
     }
 
     #[test]
@@ -529,9 +555,15 @@ mod tests {
         let (modest, greedy) = (workers[0].add(1, Instant::now()), workers[1].add(1, Instant::now()));
         workers[1].stalled(&greedy.pulse, 900, true);
         workers[0].stalled(&modest.pulse, 200, true);
-        assert_eq!((modest.pulse.command(), greedy.pulse.command()), (Command::GoOn, Command::GoOn));
+        assert_eq!(
+            (modest.pulse.command(), greedy.pulse.command()),
+            (ConnectionCommand::GoOn, ConnectionCommand::GoOn)
+        );
         workers[1].sweep(PATIENCE, Instant::now());
-        assert_eq!((modest.pulse.command(), greedy.pulse.command()), (Command::GoOn, Command::Unread));
+        assert_eq!(
+            (modest.pulse.command(), greedy.pulse.command()),
+            (ConnectionCommand::GoOn, ConnectionCommand::Unread)
+        );
     }
 
     #[test]
@@ -541,6 +573,6 @@ mod tests {
         let listed = connections.add(1, begin);
         connections.stalled(&listed.pulse, 10, true);
         sweep(&connections, begin, 76, || {});
-        assert_eq!(listed.pulse.command(), Command::Unread);
+        assert_eq!(listed.pulse.command(), ConnectionCommand::Unread);
     }
 }

@@ -49,7 +49,7 @@ const NOT_TO_BE_KEPT: HeaderValue = HeaderValue::from_static("no-store");
 /// A long answer that is read as fast as it is written yields to others after this much of it.
 const TURN_BYTES: usize = 64 * 1024;
 
-type EntryFuture = BoxFuture<'static, Result<Response<Reply>, Infallible>>;
+type EntryFuture = BoxFuture<'static, Result<Response<CountedReply>, Infallible>>;
 
 /// The service of one connection.
 #[derive(Clone)]
@@ -66,7 +66,7 @@ pub(crate) struct Entry {
 }
 
 impl hyper::service::Service<Request<Incoming>> for Entry {
-    type Response = Response<Reply>;
+    type Response = Response<CountedReply>;
     type Error = Infallible;
     type Future = EntryFuture;
 
@@ -126,7 +126,7 @@ impl Entry {
             }
             pending.answered(outcome);
             drop(working);
-            Ok(reply.map(|body| Reply::new(body, pulse)))
+            Ok(reply.map(|body| CountedReply::new(body, pulse)))
         })
     }
 }
@@ -194,14 +194,14 @@ pub(crate) enum ReplyBody {
 
 /// A body that tells the connection when hyper has taken all of it.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct CountedReply {
     body: ReplyBody,
     /// What hyper has taken since others last had their turn.
     turn_bytes: usize,
     whole: Whole,
 }
 
-impl Reply {
+impl CountedReply {
     fn new(body: ReplyBody, pulse: Arc<Pulse>) -> Self {
         Self { body, turn_bytes: 0, whole: Whole(pulse) }
     }
@@ -216,7 +216,7 @@ impl Drop for Whole {
     }
 }
 
-impl Body for Reply {
+impl Body for CountedReply {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -18,7 +18,7 @@ use penstock_shop::tally::ConnectionEnd;
 /// A command to a connection. A later variant outweighs those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Command {
+pub(crate) enum ConnectionCommand {
     GoOn,
     /// Answer the current request, then close.
     Finish,
@@ -140,7 +140,7 @@ impl Pulse {
 
     /// Whether nothing is under way in either direction, and the connection was not told to end.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.is_busy() && self.arrival().is_none() && self.command() == Command::GoOn
+        !self.is_busy() && self.arrival().is_none() && self.command() == ConnectionCommand::GoOn
     }
 
     /// Hyper has taken these bytes of a body that was made for this connection.
@@ -276,22 +276,22 @@ impl Pulse {
     }
 
     pub(crate) fn is_finishing(&self) -> bool {
-        self.command() != Command::GoOn
+        self.command() != ConnectionCommand::GoOn
     }
 
-    pub(crate) fn tell(&self, command: Command) {
+    pub(crate) fn tell(&self, command: ConnectionCommand) {
         self.command.fetch_max(command as u8, Relaxed);
         self.waker.wake();
     }
 
-    pub(crate) fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> ConnectionCommand {
         match self.command.load(Relaxed) {
-            0 => Command::GoOn,
-            1 => Command::Finish,
-            2 => Command::Displaced,
-            3 => Command::Idle,
-            4 => Command::Unread,
-            _ => Command::Cut,
+            0 => ConnectionCommand::GoOn,
+            1 => ConnectionCommand::Finish,
+            2 => ConnectionCommand::Displaced,
+            3 => ConnectionCommand::Idle,
+            4 => ConnectionCommand::Unread,
+            _ => ConnectionCommand::Cut,
         }
     }
 
@@ -370,16 +370,16 @@ mod tests {
     fn the_strongest_command_holds() {
         let pulse = Pulse::default();
         let rising = [
-            Command::GoOn,
-            Command::Finish,
-            Command::Displaced,
-            Command::Idle,
-            Command::Unread,
-            Command::Cut,
+            ConnectionCommand::GoOn,
+            ConnectionCommand::Finish,
+            ConnectionCommand::Displaced,
+            ConnectionCommand::Idle,
+            ConnectionCommand::Unread,
+            ConnectionCommand::Cut,
         ];
         for command in rising {
             pulse.tell(command);
-            pulse.tell(Command::GoOn);
+            pulse.tell(ConnectionCommand::GoOn);
             assert_eq!(pulse.command(), command);
         }
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use penstock_ledger::{Ledger, Turn, take_turn};
+use penstock_ledger::{Ledger, Precedence, take_precedence};
 use penstock_records::{Records, RecordsError};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
@@ -33,7 +33,7 @@ use super::{
     entry::Entry,
     peer::Remote,
     per_address::{AddressPlace, PerAddress},
-    pulse::Command,
+    pulse::ConnectionCommand,
 };
 use crate::{
     api::{Api, buyer::tickets::TicketStreams, routes},
@@ -197,7 +197,7 @@ impl Worker {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (finished, is_finished) = oneshot::channel();
         thread::Builder::new().name(format!("http-{}", self.number)).spawn(move || {
-            take_turn(Turn::Serving);
+            take_precedence(Precedence::Serving);
             let served = runtime.block_on(self.run(listener));
             if let Err(error) = served {
                 tracing::error!(%error, "a worker could not serve");
@@ -305,11 +305,11 @@ impl Worker {
 
     async fn drain(&self) {
         let began = Instant::now();
-        self.connections.tell_all(Command::Finish);
+        self.connections.tell_all(ConnectionCommand::Finish);
         if timeout(self.api.options.drain_timeout, self.connections.all_closed()).await.is_err() {
             let waited_seconds = began.elapsed().as_secs();
             tracing::warn!(waited_seconds, "connections that did not finish in time are cut");
-            self.connections.tell_all(Command::Cut);
+            self.connections.tell_all(ConnectionCommand::Cut);
             self.connections.all_closed().await;
         }
     }

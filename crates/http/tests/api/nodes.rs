@@ -23,7 +23,7 @@ use penstock_records::{Records, sqlite_url};
 use penstock_shop::{
     ShopOptions,
     identity::{Country, new_account},
-    ports::{CacheAway, Change, Figure, FigureValue, Kept, Neighbours, Part, SharedCache},
+    ports::{CacheAway, Change, Figure, FigureValue, Kept, Neighbours, NodePart, SharedCache},
     storefront::Storefront,
 };
 use serde_json::{Value, json};
@@ -109,7 +109,7 @@ impl Listener for Everybody {
 
 struct Bell;
 
-impl Part for Bell {
+impl NodePart for Bell {
     fn name(&self) -> &'static str {
         "bell"
     }

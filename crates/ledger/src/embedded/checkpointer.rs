@@ -21,7 +21,7 @@ use super::{
     error::JournalError,
     journal::{Journal, LogRoom},
 };
-use crate::niceness::{Turn, take_turn};
+use crate::niceness::{Precedence, take_precedence};
 
 /// The second round copies what was added during the first, so that little is left for the writer.
 const ROUNDS: usize = 2;
@@ -48,7 +48,7 @@ impl Checkpointer {
             }
             seen.store(COPIED, Release);
         };
-        Ok(Self { state, aside: Aside::start("ledger-log", || take_turn(Turn::Spare), work)? })
+        Ok(Self { state, aside: Aside::start("ledger-log", || take_precedence(Precedence::Spare), work)? })
     }
 
     /// The writer calls this after each commit. It nearly always costs only an atomic load.

@@ -9,7 +9,7 @@ use std::{
 
 use super::{aside::Aside, error::JournalError, replay::replay, shared::EmbeddedState, snapshot};
 use crate::{
-    niceness::{Turn, take_turn},
+    niceness::{Precedence, take_precedence},
     rush::Rush,
 };
 
@@ -33,7 +33,7 @@ impl Compactor {
             let shared = shared.clone();
             move || run(&shared, compact_after)
         };
-        let aside = Aside::start("ledger-compactor", || take_turn(Turn::Spare), work)?;
+        let aside = Aside::start("ledger-compactor", || take_precedence(Precedence::Spare), work)?;
         Ok(Self { shared, compact_after, rush: Rush::beyond(RUSH_PER_SECOND), aside })
     }
 

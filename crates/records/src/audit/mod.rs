@@ -32,7 +32,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Audit {
     records: Records,
-    forgetting: Forgetting,
+    forgetting: LedgerForgets,
     recorded: Recorded,
     report: AuditReport,
     in_ledger: HashSet<SaleId>,
@@ -51,7 +51,7 @@ impl Records {
     /// Begins an audit. To audit a running ledger, begin, then list its streams. For each one, call
     /// `Audit::look`, take the stream's state, read the decisions after `StreamAudit::cursor` up to that
     /// state, and call `compare`. Finally call `finish`.
-    pub async fn begin_audit(&self, forgetting: Forgetting) -> Result<Audit, RecordsError> {
+    pub async fn begin_audit(&self, forgetting: LedgerForgets) -> Result<Audit, RecordsError> {
         let mut transaction = self.snapshot().await?;
         let recorded = Recorded::load(&mut transaction, self.dialect, forgetting).await?;
         transaction.rollback().await?;
@@ -68,7 +68,7 @@ impl Records {
 
 /// Whether a ledger may forget a sale that is over and fully settled. Then only the records can be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Forgetting {
+pub enum LedgerForgets {
     Never,
     Closed,
 }
@@ -88,7 +88,7 @@ impl Audit {
         ledger: &BookSnapshot,
         pending: &[Decision],
     ) -> Result<(), RecordsError> {
-        if ledger.sales.is_empty() && self.forgetting == Forgetting::Closed {
+        if ledger.sales.is_empty() && self.forgetting == LedgerForgets::Closed {
             // Its sale was forgotten or never published; `finish` judges that.
             look.transaction.rollback().await?;
             return Ok(());

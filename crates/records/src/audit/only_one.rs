@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use penstock_domain::{OrderState, SaleId};
 use sqlx::{AssertSqlSafe, any::AnyRow};
 
-use super::{Finding, Forgetting, report::AuditReport, story};
+use super::{Finding, LedgerForgets, report::AuditReport, story};
 use crate::{
     RecordsError, UnitCounts,
     columns::{flag, integer, natural, optional_integer, sale_id, text},
@@ -40,12 +40,12 @@ impl Recorded {
     pub(super) async fn load(
         connection: &mut DatabaseConnection,
         dialect: Dialect,
-        forgetting: Forgetting,
+        forgetting: LedgerForgets,
     ) -> Result<Self, RecordsError> {
         let mut sales = HashMap::new();
         load_sales(connection, dialect, &mut sales).await?;
         load_orders(connection, &mut sales).await?;
-        if forgetting == Forgetting::Closed {
+        if forgetting == LedgerForgets::Closed {
             load_movements(connection, &mut sales).await?;
         }
         let letters =
@@ -59,7 +59,7 @@ impl Recorded {
         &self,
         in_ledger: &HashSet<SaleId>,
         streams: &HashSet<String>,
-        forgetting: Forgetting,
+        forgetting: LedgerForgets,
         report: &mut AuditReport,
     ) {
         for sale in in_ledger.iter().filter(|sale| !self.sales.get(sale).is_some_and(|sale| sale.exists)) {
@@ -69,7 +69,7 @@ impl Recorded {
         only_here.sort_by_key(|(sale, _)| **sale);
         for (sale, recorded) in only_here {
             match recorded.stock {
-                Some((counts, true)) if forgetting == Forgetting::Closed && counts.held == 0 => {
+                Some((counts, true)) if forgetting == LedgerForgets::Closed && counts.held == 0 => {
                     vouch(*sale, recorded, counts, report);
                 }
                 _ => name_unknown(*sale, recorded, report),

@@ -1,7 +1,7 @@
 //! The audit finds and names every change behind its back.
 
 use penstock_domain::{Book, Command, KeyDigest, OrderState};
-use penstock_records::{AuditReport, Forgetting};
+use penstock_records::{AuditReport, LedgerForgets};
 use serde_json::json;
 
 use super::shop::{STREAM, Shop, audit, item, moment, sale_row};
@@ -250,7 +250,7 @@ async fn sales_that_only_one_side_knows_are_named() {
 #[tokio::test]
 async fn an_audit_sees_the_records_as_of_its_start() {
     let mut shop = sold().await;
-    let mut audit = shop.records.begin_audit(Forgetting::Never).await.unwrap();
+    let mut audit = shop.records.begin_audit(LedgerForgets::Never).await.unwrap();
     let look = audit.look(STREAM).await.unwrap();
     let order = shop.claim("zoe", 1);
     shop.settle().await;
@@ -264,7 +264,7 @@ async fn an_audit_sees_the_records_as_of_its_start() {
 }
 
 /// An audit of a ledger that has forgotten everything.
-async fn audit_forgotten(shop: &Shop, forgetting: Forgetting) -> AuditReport {
+async fn audit_forgotten(shop: &Shop, forgetting: LedgerForgets) -> AuditReport {
     let mut audit = shop.records.begin_audit(forgetting).await.unwrap();
     let look = audit.look(STREAM).await.unwrap();
     let nothing = Book::default().snapshot();
@@ -277,21 +277,21 @@ async fn a_sale_that_the_ledger_forgot_is_checked_by_the_records_alone() {
     let mut shop = sold().await;
     shop.execute(Command::Close(shop.sale));
     shop.settle().await;
-    let report = audit_forgotten(&shop, Forgetting::Closed).await;
+    let report = audit_forgotten(&shop, LedgerForgets::Closed).await;
     assert_named(&report, "the ledger does not know it");
     shop.expire();
     shop.settle().await;
-    let report = audit_forgotten(&shop, Forgetting::Closed).await;
+    let report = audit_forgotten(&shop, LedgerForgets::Closed).await;
     assert!(report.ok, "{report:#?}");
     assert_eq!((report.sales, report.orders, report.units.paid), (1, 6, 4));
-    assert!(!audit_forgotten(&shop, Forgetting::Never).await.ok, "this ledger forgets nothing");
+    assert!(!audit_forgotten(&shop, LedgerForgets::Never).await.ok, "this ledger forgets nothing");
     for statement in [
         "UPDATE orders SET quantity = 1 WHERE state = 'paid'",
         "UPDATE stock_log SET units = units + 1 WHERE kind = 'pay'",
         "UPDATE sale_stock SET remaining = remaining + 1",
     ] {
         shop.tamper(statement).await;
-        assert_named(&audit_forgotten(&shop, Forgetting::Closed).await, "which is over");
+        assert_named(&audit_forgotten(&shop, LedgerForgets::Closed).await, "which is over");
     }
 }
 
@@ -300,6 +300,6 @@ async fn an_open_sale_is_never_taken_for_a_forgotten_one() {
     let mut shop = sold().await;
     shop.expire();
     shop.settle().await;
-    let report = audit_forgotten(&shop, Forgetting::Closed).await;
+    let report = audit_forgotten(&shop, LedgerForgets::Closed).await;
     assert_named(&report, "is published in the records, but the ledger does not know it");
 }

@@ -4,7 +4,9 @@ use penstock_domain::{
     Book, BookSnapshot, BuyerId, Claim, Command, Decision, Event, GateTerms, ItemId, KeyDigest, Mark, Money,
     OrderId, Reply, SaleId, Timestamp,
 };
-use penstock_records::{AuditReport, Forgetting, Item, Lease, Records, SaleRow, SettleError, SettledBatch};
+use penstock_records::{
+    AuditReport, Item, Lease, LedgerForgets, Records, SaleRow, SettleError, SettledBatch,
+};
 use sqlx::Executor;
 
 use super::Database;
@@ -192,7 +194,7 @@ pub(crate) async fn settle(records: &Records, decisions: &[Decision]) -> Result<
 /// Audits a ledger with one stream in one step, while nothing is being settled. `pending` are the decisions
 /// after the settlement cursor up to the ledger's position; earlier ones are ignored.
 pub(crate) async fn audit(records: &Records, ledger: &BookSnapshot, pending: &[Decision]) -> AuditReport {
-    let mut audit = records.begin_audit(Forgetting::Never).await.unwrap();
+    let mut audit = records.begin_audit(LedgerForgets::Never).await.unwrap();
     let look = audit.look(STREAM).await.unwrap();
     audit.compare(look, ledger, pending).await.unwrap();
     audit.finish()

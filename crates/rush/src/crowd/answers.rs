@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::codes::ProblemCode;
+use super::codes::RefusalCode;
 
 /// An answer as a buyer sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BuyerReply<'a> {
     pub(super) status: u16,
-    pub(super) code: ProblemCode,
+    pub(super) code: RefusalCode,
     pub(super) retry_after_seconds: Option<u32>,
     pub(super) body: &'a [u8],
 }
@@ -28,7 +28,7 @@ impl BuyerReply<'_> {
     /// Whether an order may have been accepted although the answer is not a yes: only "busy" promises that it
     /// was not.
     pub(super) fn leaves_doubt(&self) -> bool {
-        self.status >= 500 && self.code != ProblemCode::BUSY
+        self.status >= 500 && self.code != RefusalCode::BUSY
     }
 }
 

@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 const MAX_UNKNOWN: usize = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ProblemCode(&'static str);
+pub(super) struct RefusalCode(&'static str);
 
-impl ProblemCode {
+impl RefusalCode {
     /// The answer is not a problem, or names no code.
     pub(super) const NONE: Self = Self("none");
     pub(super) const OTHER: Self = Self("other");
@@ -35,30 +35,30 @@ static NAMES: CodeNames = CodeNames(Mutex::new(Vec::new()));
 struct CodeNames(Mutex<Vec<&'static str>>);
 
 impl CodeNames {
-    fn code(&self, name: &str) -> ProblemCode {
+    fn code(&self, name: &str) -> RefusalCode {
         let mut names = self.0.lock();
         if let Some(known) = names.iter().find(|known| **known == name) {
-            return ProblemCode(known);
+            return RefusalCode(known);
         }
         if names.len() >= MAX_UNKNOWN {
-            return ProblemCode::OTHER;
+            return RefusalCode::OTHER;
         }
         let name: &'static str = Box::leak(Box::from(name));
         names.push(name);
-        ProblemCode(name)
+        RefusalCode(name)
     }
 }
 
 /// How often each code came.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CodeCounts(Vec<(ProblemCode, u64)>);
+pub(super) struct CodeCounts(Vec<(RefusalCode, u64)>);
 
 impl CodeCounts {
-    pub(super) fn count(&mut self, code: ProblemCode) {
+    pub(super) fn count(&mut self, code: RefusalCode) {
         self.count_many(code, 1);
     }
 
-    fn count_many(&mut self, code: ProblemCode, times: u64) {
+    fn count_many(&mut self, code: RefusalCode, times: u64) {
         match self.0.iter_mut().find(|(known, _)| *known == code) {
             Some((_, count)) => *count += times,
             None => self.0.push((code, times)),
@@ -80,17 +80,17 @@ impl CodeCounts {
 #[derive(Debug)]
 pub(super) struct CodeReader {
     last_body: Vec<u8>,
-    last: ProblemCode,
+    last: RefusalCode,
 }
 
 impl CodeReader {
     pub(super) fn new() -> Self {
-        Self { last_body: Vec::new(), last: ProblemCode::NONE }
+        Self { last_body: Vec::new(), last: RefusalCode::NONE }
     }
 
-    pub(super) fn read(&mut self, body: &[u8]) -> ProblemCode {
+    pub(super) fn read(&mut self, body: &[u8]) -> RefusalCode {
         if self.last_body != body {
-            self.last = problem_code(body).map_or(ProblemCode::NONE, |name| NAMES.code(name));
+            self.last = problem_code(body).map_or(RefusalCode::NONE, |name| NAMES.code(name));
             self.last_body.clear();
             self.last_body.extend_from_slice(body);
         }
@@ -116,11 +116,11 @@ mod tests {
         let [mut first, mut second] = [CodeReader::new(), CodeReader::new()];
         let code = first.read(br#"{"status":418,"code":"teapot"}"#);
         assert_eq!(second.read(br#"{"code":"teapot","status":418}"#), code);
-        assert_eq!(first.read(br#"{"code":"sold_out"}"#), ProblemCode::SOLD_OUT);
-        assert_eq!(second.read(b"<html>"), ProblemCode::NONE);
+        assert_eq!(first.read(br#"{"code":"sold_out"}"#), RefusalCode::SOLD_OUT);
+        assert_eq!(second.read(b"<html>"), RefusalCode::NONE);
         let mut counts = CodeCounts::default();
         counts.count(code);
-        counts.count(ProblemCode::SOLD_OUT);
+        counts.count(RefusalCode::SOLD_OUT);
         counts.count(code);
         let named: Vec<_> = counts.named().into_iter().collect();
         assert_eq!(named, [("sold_out".to_owned(), 1), ("teapot".to_owned(), 2)]);
@@ -132,6 +132,6 @@ mod tests {
         for number in 0..300 {
             names.code(&format!("code-{number}"));
         }
-        assert_eq!(names.code("one-more"), ProblemCode::OTHER);
+        assert_eq!(names.code("one-more"), RefusalCode::OTHER);
     }
 }

@@ -10,7 +10,7 @@ use super::{
     answers::BuyerReply,
     arrivals::Arrival,
     buyer::{Buyer, BuyerCall, BuyerEvent, Next, Scene},
-    codes::{CodeReader, ProblemCode},
+    codes::{CodeReader, RefusalCode},
     findings::Findings,
     pool::CallUnderWay,
     tally::CrowdTally,
@@ -144,7 +144,7 @@ impl<'a> Desk<'a> {
         let is_bot = self.buyer(buyer).is_some_and(|buyer| buyer.who.is_bot);
         let latency = now.since(due_at);
         self.tally.answered(call, is_bot, latency, now);
-        let mut code = ProblemCode::NONE;
+        let mut code = RefusalCode::NONE;
         if answer.status >= 400 {
             code = self.codes.read(answer.body);
             self.tally.refused(call, is_bot, code, now);

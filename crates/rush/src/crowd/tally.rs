@@ -10,7 +10,7 @@ use crate::{
 use super::{
     Moment,
     buyer::BuyerCall,
-    codes::{CodeCounts, ProblemCode},
+    codes::{CodeCounts, RefusalCode},
 };
 
 /// The kinds that latencies are counted by.
@@ -134,17 +134,17 @@ impl CrowdTally {
         }
     }
 
-    pub(super) fn refused(&mut self, call: BuyerCall, is_bot: bool, code: ProblemCode, now: Moment) {
+    pub(super) fn refused(&mut self, call: BuyerCall, is_bot: bool, code: RefusalCode, now: Moment) {
         match (call, is_bot) {
             (BuyerCall::Order, false) => self.refused.count(code),
             (BuyerCall::Order | BuyerCall::Pass, true) => self.bots_refused.count(code),
             (BuyerCall::Pay | BuyerCall::Cancel, _)
-                if matches!(code, ProblemCode::REFUND_DUE | ProblemCode::HOLD_EXPIRED) => {}
+                if matches!(code, RefusalCode::REFUND_DUE | RefusalCode::HOLD_EXPIRED) => {}
             (BuyerCall::Pay, false) => self.pay_refused.count(code),
             (BuyerCall::Cancel, false) => self.cancel_refused.count(code),
             _ => {}
         }
-        if call == BuyerCall::Order && code == ProblemCode::SOLD_OUT && self.first_sold_out_at.is_none() {
+        if call == BuyerCall::Order && code == RefusalCode::SOLD_OUT && self.first_sold_out_at.is_none() {
             self.first_sold_out_at = Some(now);
         }
     }
@@ -265,10 +265,10 @@ mod tests {
     fn payments_that_are_refused_count_unless_they_came_too_late() {
         let mut tally = CrowdTally::default();
         for (call, code) in [
-            (BuyerCall::Pay, ProblemCode::BUSY),
-            (BuyerCall::Pay, ProblemCode::REFUND_DUE),
-            (BuyerCall::Cancel, ProblemCode::HOLD_EXPIRED),
-            (BuyerCall::Cancel, ProblemCode::NONE),
+            (BuyerCall::Pay, RefusalCode::BUSY),
+            (BuyerCall::Pay, RefusalCode::REFUND_DUE),
+            (BuyerCall::Cancel, RefusalCode::HOLD_EXPIRED),
+            (BuyerCall::Cancel, RefusalCode::NONE),
         ] {
             tally.refused(call, false, code, Moment(1));
         }

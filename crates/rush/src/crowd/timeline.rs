@@ -9,7 +9,7 @@ use crate::report;
 
 use super::{
     Moment,
-    codes::{CodeCounts, ProblemCode},
+    codes::{CodeCounts, RefusalCode},
 };
 
 const FIRST_SLICE_NANOSECONDS: i64 = 100_000_000;
@@ -33,7 +33,7 @@ pub(super) struct Slice {
 }
 
 impl Slice {
-    pub(super) fn refuse(&mut self, code: ProblemCode) {
+    pub(super) fn refuse(&mut self, code: RefusalCode) {
         self.refused.count(code);
     }
 
@@ -202,7 +202,7 @@ mod tests {
         timeline.at(milliseconds(-250)).came += 1;
         timeline.at(milliseconds(-1)).requests += 2;
         timeline.at(milliseconds(0)).sold += 3;
-        timeline.at(milliseconds(99)).refuse(ProblemCode::SOLD_OUT);
+        timeline.at(milliseconds(99)).refuse(RefusalCode::SOLD_OUT);
         timeline.record(milliseconds(99), Duration::from_millis(7));
         let (slice_ms, slices) = timeline.report();
         assert_eq!(slice_ms, 100);

@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::{
-    api::{Api, SaleOffer, text},
+    api::{SaleOffer, ShopApi, text},
     crowd::{self, BuyerIdentity, CrowdPlan, GateSteps},
     report::{PeopleCounts, Progress, RehearsalReport, sentence, thousands},
     scenario::{self, Scenario, ScenarioChallenge},
@@ -70,7 +70,7 @@ pub fn run(
     let scenario = &options.scenario;
     scenario.check()?;
     scenario::check_threads(options.threads)?;
-    let api = Api::at(&options.url, &options.admin_token)?;
+    let api = ShopApi::at(&options.url, &options.admin_token)?;
     // An existing sale is somebody's: the crowd buys from it only if it is named.
     ensure!(options.sale.is_some() || api.is_admin(), "no sale is named, and none can be published");
     // Fails early if there is no server.
@@ -103,7 +103,7 @@ pub fn run(
 }
 
 fn rehearse(
-    api: &Api,
+    api: &ShopApi,
     options: &RehearsalOptions,
     sale: &Sale,
     identity: BuyerIdentity,
@@ -146,7 +146,7 @@ fn rehearse(
 
 /// Fails before anybody comes if the server does not accept the token. Otherwise only the audit at the end
 /// would notice.
-fn check_admin_token(api: &Api, options: &RehearsalOptions) -> anyhow::Result<()> {
+fn check_admin_token(api: &ShopApi, options: &RehearsalOptions) -> anyhow::Result<()> {
     if !api.is_admin() {
         return Ok(());
     }
@@ -162,7 +162,7 @@ fn check_admin_token(api: &Api, options: &RehearsalOptions) -> anyhow::Result<()
 
 /// The identity of the buyers. Accounts are all signed up before anybody comes.
 fn identity(
-    api: &Api,
+    api: &ShopApi,
     options: &RehearsalOptions,
     tell: &mut impl FnMut(RehearsalNews<'_>),
 ) -> anyhow::Result<BuyerIdentity> {
@@ -185,7 +185,7 @@ fn identity(
 }
 
 /// Finds the named sale.
-fn find(api: &Api, id: &str) -> anyhow::Result<Sale> {
+fn find(api: &ShopApi, id: &str) -> anyhow::Result<Sale> {
     let terms = api.sale(id).with_context(|| format!("the sale {id} can't be read"))?;
     let state = text(&terms, "state")?;
     ensure!(
@@ -195,7 +195,7 @@ fn find(api: &Api, id: &str) -> anyhow::Result<Sale> {
     Ok(Sale { id: id.to_owned(), is_ours: false, terms })
 }
 
-fn draft(api: &Api, scenario: &Scenario) -> anyhow::Result<String> {
+fn draft(api: &ShopApi, scenario: &Scenario) -> anyhow::Result<String> {
     let terms = &scenario.sale;
     let opens_in = SignedDuration::try_from_secs_f64(terms.opens_in_seconds).context("opens_in_seconds")?;
     let opens_at = opening::server_date(api)?.checked_add(opens_in).context("the opening is too far away")?;
@@ -213,7 +213,7 @@ fn draft(api: &Api, scenario: &Scenario) -> anyhow::Result<String> {
     api.draft(&offer)
 }
 
-fn publish(api: &Api, id: &str) -> anyhow::Result<Sale> {
+fn publish(api: &ShopApi, id: &str) -> anyhow::Result<Sale> {
     api.steer(id, "publish").context("the sale can't be published")?;
     Ok(Sale { id: id.to_owned(), is_ours: true, terms: api.our_sale(id)? })
 }
@@ -228,7 +228,7 @@ fn longest(scenario: &Scenario) -> anyhow::Result<SignedDuration> {
 }
 
 fn plan(
-    api: &Api,
+    api: &ShopApi,
     options: &RehearsalOptions,
     sale: &Sale,
     clock: &ServerClock,

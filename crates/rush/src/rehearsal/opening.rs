@@ -7,7 +7,7 @@ use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::api::{Api, text};
+use crate::api::{ShopApi, text};
 
 /// The most looks at the sale; the look with the shortest round trip tells the time best.
 const LOOKS: usize = 9;
@@ -61,7 +61,7 @@ fn timestamp(terms: &Value, field: &str) -> anyhow::Result<Timestamp> {
 }
 
 /// The server's time to the second, from the head of an answer.
-pub(super) fn server_date(api: &Api) -> anyhow::Result<Timestamp> {
+pub(super) fn server_date(api: &ShopApi) -> anyhow::Result<Timestamp> {
     let date = api.date()?;
     let parsed =
         jiff::fmt::rfc2822::parse(&date).with_context(|| format!("the server's date is {date:?}"))?;

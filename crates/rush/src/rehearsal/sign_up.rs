@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{RehearsalNews, RehearsalOptions};
 use crate::{
-    api::{Api, ApiReply},
+    api::{ApiReply, ShopApi},
     crowd::BuyerAccount,
 };
 
@@ -31,7 +31,7 @@ const TELL_EVERY: Duration = Duration::from_secs(2);
 
 /// One account for each buyer. Accounts of an earlier rehearsal with the same seed are used again.
 pub(super) fn accounts(
-    api: &Api,
+    api: &ShopApi,
     options: &RehearsalOptions,
     tell: &mut impl FnMut(RehearsalNews<'_>),
 ) -> anyhow::Result<Arc<[BuyerAccount]>> {
@@ -75,7 +75,7 @@ pub(super) fn accounts(
     })
 }
 
-fn sign_up(api: &Api, account: &BuyerAccount) -> anyhow::Result<()> {
+fn sign_up(api: &ShopApi, account: &BuyerAccount) -> anyhow::Result<()> {
     let phone = &account.phone;
     // An existing account needs no code; a phone number gets only a few codes.
     let credentials = json!({"phone": phone, "password": account.password});
@@ -97,7 +97,7 @@ fn sign_up(api: &Api, account: &BuyerAccount) -> anyhow::Result<()> {
 }
 
 /// Waits and asks again while the server is busy.
-fn patiently(api: &Api, path: &str, body: &Value) -> anyhow::Result<ApiReply> {
+fn patiently(api: &ShopApi, path: &str, body: &Value) -> anyhow::Result<ApiReply> {
     let mut reply = api.ask("POST", path, None, Some(body))?;
     for _ in 0..MAX_TRIES {
         if !matches!(reply.status, 429 | 503) {

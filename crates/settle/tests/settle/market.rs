@@ -14,7 +14,7 @@ use penstock_ledger::{
     conformance::{PerSale, Subject},
 };
 use penstock_local::{CutProxy, MariaDb};
-use penstock_records::{AuditReport, Forgetting, Item, Records, SaleRow, sqlite_url};
+use penstock_records::{AuditReport, Item, LedgerForgets, Records, SaleRow, sqlite_url};
 use penstock_settle::{SettleOptions, Settlement};
 use sqlx::{Connection, Executor};
 use tempfile::TempDir;
@@ -203,7 +203,7 @@ impl Market {
 
     pub(crate) async fn audit(&self) -> AuditReport {
         let feed = self.ledger.feed();
-        let mut audit = self.records.begin_audit(Forgetting::Never).await.unwrap();
+        let mut audit = self.records.begin_audit(LedgerForgets::Never).await.unwrap();
         for stream in feed.streams().await.unwrap() {
             let look = audit.look(&stream).await.unwrap();
             let state = feed.state(&stream).await.unwrap();

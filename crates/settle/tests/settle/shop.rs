@@ -17,7 +17,7 @@ use penstock_ledger::{
     Clock, Ledger, Listener, SaleNews,
     embedded::{self, EmbeddedOptions, OpenError},
 };
-use penstock_records::{AuditReport, Forgetting, Item, Records, SaleRow, sqlite_url};
+use penstock_records::{AuditReport, Item, LedgerForgets, Records, SaleRow, sqlite_url};
 use penstock_settle::{SettleFigures, SettleOptions, SettleStats, Settlement};
 use sqlx::{Connection, Executor};
 use tokio::{sync::watch, task::JoinHandle};
@@ -182,7 +182,7 @@ impl Shop {
         let state = self.ledger.feed().state(STREAM).await.unwrap();
         let settled = self.records.cursor(STREAM).await.unwrap();
         let pending = self.ledger.feed().read(STREAM, settled, usize::MAX).await.unwrap();
-        let mut audit = self.records.begin_audit(Forgetting::Never).await.unwrap();
+        let mut audit = self.records.begin_audit(LedgerForgets::Never).await.unwrap();
         let look = audit.look(STREAM).await.unwrap();
         audit.compare(look, &state, &pending.decisions).await.unwrap();
         audit.finish()

@@ -19,7 +19,7 @@ use super::{CHANGE, JOINED, MAX_ENTRIES, State};
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const MAX_READ: usize = 1_000;
 
-pub(super) struct Listener {
+pub(super) struct ChangeListener {
     link: Link,
     name: String,
     heard: broadcast::Sender<Change>,
@@ -28,7 +28,7 @@ pub(super) struct Listener {
     position: Option<String>,
 }
 
-impl Listener {
+impl ChangeListener {
     pub(super) fn new(link: Link, name: &str, heard: broadcast::Sender<Change>, state: Arc<State>) -> Self {
         Self { link, name: name.to_owned(), heard, state, position: None }
     }

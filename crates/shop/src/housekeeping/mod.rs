@@ -13,7 +13,7 @@ use std::{
 
 use futures_util::stream::BoxStream;
 use penstock_domain::{ChallengeKind, SaleState};
-use penstock_ledger::{Health, Turn, take_turn};
+use penstock_ledger::{Health, Precedence, take_precedence};
 use penstock_records::RecordsError;
 use tokio::{
     sync::watch,
@@ -174,7 +174,7 @@ async fn paint(shop: Arc<Shop>, mut stop: watch::Receiver<bool>) {
 }
 
 fn paint_until(shop: &Shop, stop: &watch::Receiver<bool>) {
-    take_turn(Turn::Spare);
+    take_precedence(Precedence::Spare);
     // An error of `has_changed` means that the server was dropped.
     while !*stop.borrow() && stop.has_changed().is_ok() {
         let wanted = shop.storefront.all().iter().any(|shelf| wants_pictures(shop, shelf));

@@ -31,12 +31,12 @@ pub(super) type Refusals = BTreeMap<String, u64>;
 /// The figures that a process shows the others.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Told {
+pub(super) enum ToldFigures {
     Node(NodeFigures),
     Worker(SettlementFigures),
 }
 
-impl Told {
+impl ToldFigures {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }

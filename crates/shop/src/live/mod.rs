@@ -13,7 +13,7 @@ pub use self::{
     sample::{Sample, SeenNode, run},
     sums::{LiveLatency, LiveTotals, NodePace, RefusalRates, SaleSums, latency},
 };
-use crate::{options::SettlementView, ports::Part};
+use crate::{options::SettlementView, ports::NodePart};
 
 /// Each watcher gets sums every second, so there can't be many.
 const MAX_WATCHERS: usize = 32;
@@ -58,7 +58,7 @@ pub struct WorkerFigures {
     /// The worker's name.
     pub name: String,
     pub settlement: Arc<dyn Fn() -> SettlementView + Send + Sync>,
-    pub parts: Vec<Arc<dyn Part>>,
+    pub parts: Vec<Arc<dyn NodePart>>,
 }
 
 impl std::fmt::Debug for WorkerFigures {

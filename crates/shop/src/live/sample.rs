@@ -17,7 +17,7 @@ use tokio::{
 
 use super::{
     Live, WorkerFigures,
-    figures::{MAX_LISTED_SALES, NodeFigures, SettlementFigures, Told},
+    figures::{MAX_LISTED_SALES, NodeFigures, SettlementFigures, ToldFigures},
 };
 use crate::{
     ports::{SharedFigures, Shown},
@@ -146,7 +146,7 @@ impl Sampler {
         self.is_whole = is_watched;
         let tell = async {
             if is_due && shop.options.shared_figures.is_shared() {
-                let told = Told::Node(NodeFigures::clone(&self.own.now)).to_bytes();
+                let told = ToldFigures::Node(NodeFigures::clone(&self.own.now)).to_bytes();
                 tell(&*shop.options.shared_figures, &shop.options.node, told).await;
             }
         };
@@ -188,13 +188,13 @@ impl Sampler {
         let now = Instant::now();
         for Shown { name, figures, age } in shown {
             let at = now.checked_sub(age).unwrap_or(now);
-            match Told::from_bytes(&figures) {
-                Some(Told::Node(figures)) if name != self.shop.options.node => {
+            match ToldFigures::from_bytes(&figures) {
+                Some(ToldFigures::Node(figures)) if name != self.shop.options.node => {
                     hear_node(&mut self.others, name, figures, at);
                 }
-                Some(Told::Worker(figures)) => drop(self.workers.insert(name, (at, figures))),
+                Some(ToldFigures::Worker(figures)) => drop(self.workers.insert(name, (at, figures))),
                 // Another version reports something else.
-                Some(Told::Node(_)) | None => {}
+                Some(ToldFigures::Node(_)) | None => {}
             }
         }
     }
@@ -290,7 +290,7 @@ impl WorkerFigures {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let told = Told::Worker((self.settlement)().into()).to_bytes();
+            let told = ToldFigures::Worker((self.settlement)().into()).to_bytes();
             tell(shared, &self.name, told).await;
         }
     }

@@ -7,7 +7,7 @@ mod shared_figures;
 
 pub use self::{
     neighbours::{Change, Neighbours, NoNeighbours},
-    parts::{Figure, FigureValue, Part},
+    parts::{Figure, FigureValue, NodePart},
     shared_cache::{CacheAway, Kept, NoSharedCache, SharedCache},
     shared_figures::{FiguresAway, NoSharedFigures, SharedFigures, Shown},
 };

@@ -2,7 +2,7 @@
 //! `/metrics` show them.
 
 /// A part that can report its state.
-pub trait Part: Send + Sync + 'static {
+pub trait NodePart: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     /// What is wrong with it at the moment, if anything. It does not make the node unready: only the ledger

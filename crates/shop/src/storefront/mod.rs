@@ -27,7 +27,7 @@ use penstock_records::{Item, Records, RecordsError, SaleRow};
 pub use self::{
     catalogue::{Catalogue, CatalogueStats},
     loads::Loads,
-    pictures::{PictureRefusal, Pictures},
+    pictures::{PictureCache, PictureRefusal},
     shelf::{Details, Shelf},
     writing::{OrderForm, SaleFacts, Scribe, WrittenSale},
 };

@@ -24,13 +24,13 @@ pub enum PictureRefusal {
 
 /// The pictures in this node's memory, and access to all others.
 #[derive(Debug)]
-pub struct Pictures {
+pub struct PictureCache {
     records: Records,
     kept: Cache<String, Bytes>,
     loads: Arc<Loads>,
 }
 
-impl Pictures {
+impl PictureCache {
     pub fn new(records: Records, loads: Arc<Loads>) -> Self {
         let weight =
             |name: &String, content: &Bytes| u32::try_from(name.len() + content.len()).unwrap_or(u32::MAX);

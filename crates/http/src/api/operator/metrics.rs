@@ -21,7 +21,7 @@ use penstock_shop::{
     Code, SettlementView, Shop,
     gate::Reason,
     live::WorkerFigures,
-    ports::{FigureValue, Part},
+    ports::{FigureValue, NodePart},
     tally::{ConnectionEnd, Group, LATENCY_BOUNDS_MICROSECONDS, OUTCOMES, Outcome},
 };
 
@@ -239,7 +239,7 @@ fn settlement(view: &SettlementView, encoder: &mut DescriptorEncoder) -> Written
     counter(encoder, "penstock_expired_holds", "Holds released because nobody paid", view.expired)
 }
 
-fn parts(node: &str, parts: &[Arc<dyn Part>], encoder: &mut DescriptorEncoder) -> Written {
+fn parts(node: &str, parts: &[Arc<dyn NodePart>], encoder: &mut DescriptorEncoder) -> Written {
     if !node.is_empty() {
         let help = "Always 1; the name of this node";
         let mut by_label = family(encoder, "penstock_node", help, MetricType::Gauge)?;

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 
 use super::{Dispensable, Open, Watched};
-use crate::transport::pulse::Command;
+use crate::transport::pulse::ConnectionCommand;
 
 impl Open {
     /// If requests that are incomplete or wait for their turn take more than `max_bytes`, ends some. First go
@@ -14,7 +14,7 @@ impl Open {
         let mut waiting: Vec<(&Watched, usize)> = self
             .watched
             .values()
-            .filter(|watched| watched.pulse.command() == Command::GoOn)
+            .filter(|watched| watched.pulse.command() == ConnectionCommand::GoOn)
             .map(|watched| (watched, watched.pulse.waiting_bytes()))
             .filter(|(_, bytes)| *bytes > 0)
             .collect();
@@ -80,10 +80,15 @@ mod tests {
         pulse(1).hold_arrived(100_000);
         pulse(2).keep_in_lane(300);
         let now = sweep(&connections, begin, 5, || {});
-        assert_eq!((commands(&listed), pulse(0).is_late()), (vec![Command::GoOn; 4], false));
+        assert_eq!((commands(&listed), pulse(0).is_late()), (vec![ConnectionCommand::GoOn; 4], false));
         pulse(3).keep_in_lane(500);
         sweep(&connections, now, 1, || {});
-        let expected = vec![Command::GoOn, Command::GoOn, Command::GoOn, Command::Unread];
+        let expected = vec![
+            ConnectionCommand::GoOn,
+            ConnectionCommand::GoOn,
+            ConnectionCommand::GoOn,
+            ConnectionCommand::Unread,
+        ];
         assert_eq!((commands(&listed), pulse(0).is_late()), (expected, false));
     }
 }

@@ -79,8 +79,10 @@ pub(super) fn read(bytes: &[u8]) -> Head<'_> {
     }
     let mut found = Found::default();
     for header in request.headers.iter() {
-        if let Err(head) = found.take(header) {
-            return head;
+        match found.take(header) {
+            Ok(()) => {}
+            Err(NotPlain::Odd) => return Head::Odd,
+            Err(NotPlain::Malformed(why)) => return Head::Malformed(why),
         }
     }
     let body_length = found.content_length.unwrap_or(0);
@@ -123,6 +125,12 @@ struct Found<'a> {
     known: Once<'a>,
 }
 
+/// What a header can make of a request.
+enum NotPlain {
+    Odd,
+    Malformed(&'static str),
+}
+
 /// A header that should appear once.
 #[derive(Default)]
 struct Once<'a> {
@@ -147,8 +155,7 @@ impl<'a> Once<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// An error says what the request is if it is not plain.
-    fn take(&mut self, header: &httparse::Header<'a>) -> Result<(), Head<'static>> {
+    fn take(&mut self, header: &httparse::Header<'a>) -> Result<(), NotPlain> {
         match kind_of(header.name) {
             Kind::Other => {}
             Kind::Key => self.key.take(header.value),
@@ -164,10 +171,10 @@ impl<'a> Found<'a> {
             Kind::Forwarded => self.forwarded.take(header.value),
             Kind::Known => self.known.take(header.value),
             Kind::Connection if header.value.eq_ignore_ascii_case(b"keep-alive") => {}
-            Kind::Connection | Kind::Framing => return Err(Head::Odd),
+            Kind::Connection | Kind::Framing => return Err(NotPlain::Odd),
             Kind::Length => match (self.content_length, digits(header.value)) {
                 (None, Some(length)) => self.content_length = Some(length),
-                _ => return Err(Head::Malformed("The Content-Length can't be used.")),
+                _ => return Err(NotPlain::Malformed("The Content-Length can't be used.")),
             },
         }
         Ok(())

@@ -72,7 +72,7 @@ impl Committer {
         if self.decider.rests_any(&sales) {
             return Err(Unavailable::new("some of the sales can't be asked at the moment"));
         }
-        self.take_turn(sales.len()).await;
+        self.take_precedence(sales.len()).await;
         let found_by = deadline - self.part_of_timeout(2);
         let groups = self.store.by_server(sales, |sale| *sale);
         let calls = groups.iter().map(|sales| self.entries_of(&buyers, sales, found_by));
@@ -91,7 +91,7 @@ impl Committer {
     }
 
     /// Waits until this many sales may be asked.
-    async fn take_turn(&self, sales: usize) {
+    async fn take_precedence(&self, sales: usize) {
         let rest = (REST_PER_SALE * u32::try_from(sales).unwrap_or(u32::MAX)).min(self.part_of_timeout(4));
         let begin_at = {
             let mut next = self.ask_holders_at.lock();

@@ -3,7 +3,7 @@
 use super::{
     super::{
         answers::{self, BuyerReply},
-        codes::ProblemCode,
+        codes::RefusalCode,
         findings::{Doubtful, End, Promised},
     },
     Buyer, BuyerCall, BuyerRole, Next, Scene,
@@ -38,7 +38,7 @@ impl Buyer {
     /// A key that has an order must not be refused.
     fn contradict(&mut self, reply: &BuyerReply<'_>, scene: &mut Scene<'_>) {
         // Of two presses at the opening, one may have come too early, and its answer may arrive later.
-        if self.order.is_empty() || matches!(reply.code, ProblemCode::NOT_OPEN | ProblemCode::PAUSED) {
+        if self.order.is_empty() || matches!(reply.code, RefusalCode::NOT_OPEN | RefusalCode::PAUSED) {
             return;
         }
         let (key, order, status) = (self.key(scene.terms), &self.order, reply.status);
@@ -138,10 +138,10 @@ impl Buyer {
         self.after_order(scene)
     }
 
-    pub(super) fn too_late(&mut self, call: BuyerCall, code: ProblemCode, scene: &mut Scene<'_>) -> Next {
+    pub(super) fn too_late(&mut self, call: BuyerCall, code: RefusalCode, scene: &mut Scene<'_>) -> Next {
         let end = match (code, call) {
             _ if self.is_surely_held(scene) => End::Refused,
-            (ProblemCode::REFUND_DUE, _) => End::Refund,
+            (RefusalCode::REFUND_DUE, _) => End::Refund,
             // The hold expired before it could be cancelled.
             (_, BuyerCall::Cancel) => End::WalkedAway,
             _ => End::Unknown,

@@ -2,7 +2,7 @@
 //! comes.
 
 use super::{
-    super::{Moment, answers::BuyerReply, codes::ProblemCode},
+    super::{Moment, answers::BuyerReply, codes::RefusalCode},
     Buyer, BuyerCall, BuyerRole, BuyerState, Next, PLACE_SECONDS, Scene,
 };
 
@@ -58,30 +58,30 @@ impl Buyer {
             return self.try_again(call, scene.now.plus_seconds(seconds + jitter_seconds), scene);
         }
         match (reply.code, call) {
-            (ProblemCode::REFUND_DUE | ProblemCode::HOLD_EXPIRED, BuyerCall::Pay | BuyerCall::Cancel) => {
+            (RefusalCode::REFUND_DUE | RefusalCode::HOLD_EXPIRED, BuyerCall::Pay | BuyerCall::Cancel) => {
                 self.too_late(call, reply.code, scene)
             }
             (_, BuyerCall::Pay | BuyerCall::Cancel) => self.settled_in_vain(reply, scene),
-            (ProblemCode::SOLD_OUT, _) => self.told_sold_out(scene),
-            (ProblemCode::NOT_OPEN | ProblemCode::PAUSED, _) => {
+            (RefusalCode::SOLD_OUT, _) => self.told_sold_out(scene),
+            (RefusalCode::NOT_OPEN | RefusalCode::PAUSED, _) => {
                 let [least, most] = NOT_OPEN_SECONDS;
                 let seconds = (least * f64::from(1_u32 << self.course.tries.min(10))).min(most);
                 let seconds = seconds * (0.5 + self.random.f64());
                 self.try_again(call, scene.now.plus_seconds(seconds), scene)
             }
-            (ProblemCode::PASSES_EXHAUSTED, BuyerCall::Pass) => {
+            (RefusalCode::PASSES_EXHAUSTED, BuyerCall::Pass) => {
                 let at = scene.now.plus_seconds(self.between(PLACE_SECONDS));
                 self.try_again(call, at, scene)
             }
-            (ProblemCode::CHALLENGE_FAILED, BuyerCall::Pass) => self.renew(BuyerCall::Challenge, scene),
-            (ProblemCode::NOT_ADMITTED, BuyerCall::Pass)
-            | (ProblemCode::TICKET_NOT_FOUND, BuyerCall::Place) => self.renew(BuyerCall::Ticket, scene),
-            (ProblemCode::PASS_INVALID | ProblemCode::PASS_REQUIRED, BuyerCall::Order)
+            (RefusalCode::CHALLENGE_FAILED, BuyerCall::Pass) => self.renew(BuyerCall::Challenge, scene),
+            (RefusalCode::NOT_ADMITTED, BuyerCall::Pass)
+            | (RefusalCode::TICKET_NOT_FOUND, BuyerCall::Place) => self.renew(BuyerCall::Ticket, scene),
+            (RefusalCode::PASS_INVALID | RefusalCode::PASS_REQUIRED, BuyerCall::Order)
                 if scene.terms.gate.challenge =>
             {
                 self.renew(BuyerCall::Challenge, scene)
             }
-            (ProblemCode::PASS_INVALID | ProblemCode::PASS_REQUIRED, BuyerCall::Order) => {
+            (RefusalCode::PASS_INVALID | RefusalCode::PASS_REQUIRED, BuyerCall::Order) => {
                 self.renew(BuyerCall::Pass, scene)
             }
             _ => self.turned_away(scene),

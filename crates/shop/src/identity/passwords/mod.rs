@@ -17,7 +17,7 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use penstock_domain::AccountId;
 use penstock_gate::AddressKey;
-use penstock_ledger::{Turn, take_turn};
+use penstock_ledger::{Precedence, take_precedence};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::oneshot;
 
@@ -195,7 +195,7 @@ impl Shared {
     }
 
     fn work(&self) {
-        take_turn(Turn::Hashing);
+        take_precedence(Precedence::Hashing);
         let mut hasher = Hasher::default();
         while let Some(job) = self.next() {
             let began = processor_time();

@@ -7,7 +7,7 @@ use hyper::{
 };
 use prometheus_client::{encoding::text::encode, registry::Registry};
 
-use crate::contract::accept::Accepted;
+use crate::contract::accept::AcceptedKinds;
 
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -23,7 +23,7 @@ pub(super) enum Format {
 impl Format {
     /// OpenMetrics only if the client names it and does not prefer the other.
     pub(super) fn asked_for(headers: &HeaderMap) -> Self {
-        let accepted = Accepted::of(headers);
+        let accepted = AcceptedKinds::of(headers);
         let open_metrics = accepted.named("application/openmetrics-text", Some("1.0.0"));
         let text = accepted.named("text/plain", Some("0.0.4"));
         if open_metrics > 0 && open_metrics >= text { Self::OpenMetrics } else { Self::Text }
