@@ -13,7 +13,7 @@ use penstock_shop::{
 };
 
 use super::{Api, origin::SentBy};
-use crate::contract::problem::Problem;
+use crate::contract::{problem::Problem, refusals::Refuses};
 
 pub(crate) const SESSION_COOKIE: &str = "penstock_session";
 pub(crate) const DEVICE_COOKIE: &str = "penstock_device";
@@ -171,5 +171,23 @@ impl FromRequestParts<Api> for Admin {
         let caller = Caller::from_request_parts(parts, api).await?;
         Self::within_limits(&caller, Peer::from_request_parts(parts, api).await?, &api.shop)?;
         Self::verify(&caller, &api.shop).await
+    }
+}
+
+impl Refuses for OwnPage {
+    fn codes() -> Vec<Code> {
+        vec![Code::CrossSite]
+    }
+}
+
+impl Refuses for Caller {
+    fn codes() -> Vec<Code> {
+        [IdentityRefusal::codes(), OwnPage::codes()].concat()
+    }
+}
+
+impl Refuses for Admin {
+    fn codes() -> Vec<Code> {
+        [Caller::codes(), vec![Code::RateLimited]].concat()
     }
 }

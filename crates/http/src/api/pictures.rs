@@ -18,6 +18,7 @@ use hyper::{
     },
 };
 use imagesize::{Compression, ImageType};
+use penstock_shop::{Code, Shop, storefront::PictureRefusal};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use utoipa::ToSchema;
@@ -27,10 +28,10 @@ use crate::{
     contract::{
         json::{self, BodyLimit},
         problem::Problem,
+        refusals::refusals,
         wire::hexadecimal,
     },
 };
-use penstock_shop::{Code, Shop, storefront::PictureRefusal};
 
 /// Some more is read, so that a browser gets to see why a larger upload is refused.
 const LIMIT: BodyLimit = BodyLimit { max_bytes: 1024 * 1024, discarded_bytes: 16 * 1024 * 1024 };
@@ -128,7 +129,8 @@ pub(crate) struct PictureView {
 #[utoipa::path(post, path = "/api/v1/admin/pictures", tag = "admin",
     request_body(content((PictureBytes = "image/png"), (PictureBytes = "image/jpeg"), (PictureBytes = "image/webp"),
         (PictureBytes = "image/avif"), (PictureBytes = "image/gif"))),
-    security(("bearer" = []), ("session" = [])), responses((status = 201, body = PictureView)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 201, body = PictureView)),
+    extensions(("x-refusals" = json!(refusals!(Admin; BodyTooLarge, UnsupportedMediaType, InvalidRequest, RequestTimeout, BadRequest)))))]
 pub(crate) async fn create_picture(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,
@@ -187,7 +189,8 @@ fn inspect(content: &[u8]) -> Result<(Kind, u32, u32), Problem> {
     responses((status = 200, headers(("ETag" = String)),
             content((PictureBytes = "image/png"), (PictureBytes = "image/jpeg"), (PictureBytes = "image/webp"),
                 (PictureBytes = "image/avif"), (PictureBytes = "image/gif"))),
-        (status = 304, description = "Your copy is up to date", headers(("ETag" = String)))))]
+        (status = 304, description = "Your copy is up to date", headers(("ETag" = String)))),
+    extensions(("x-refusals" = json!(refusals!(; NotFound, Unavailable)))))]
 pub(crate) async fn get_picture(
     State(shop): State<Arc<Shop>>,
     Path(name): Path<String>,

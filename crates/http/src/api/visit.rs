@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 use penstock_domain::{BuyerId, SaleId, SaleStatus, Timestamp};
+use penstock_shop::{Code, SaleMissing, gate::Peer, identity::Caller, storefront::Shelf};
 
 use super::Api;
-use crate::contract::{json::PathId, problem::Problem};
-use penstock_shop::{gate::Peer, identity::Caller, storefront::Shelf};
+use crate::contract::{json::PathId, problem::Problem, refusals::Refuses};
 
 /// A buyer within the limits who wants to do something.
 pub(crate) struct Acting {
@@ -65,5 +65,23 @@ impl FromRequestParts<Api> for Visit {
         let shelf = shop.storefront.shelf(sale).ok_or_else(|| shop.missing_sale())?;
         let status = shelf.status().ok_or_else(|| shop.missing_sale())?;
         Ok(Self { now, buyer, shelf, status })
+    }
+}
+
+impl Refuses for Acting {
+    fn codes() -> Vec<Code> {
+        [Caller::codes(), vec![Code::RateLimited]].concat()
+    }
+}
+
+impl Refuses for Looking {
+    fn codes() -> Vec<Code> {
+        Acting::codes()
+    }
+}
+
+impl Refuses for Visit {
+    fn codes() -> Vec<Code> {
+        [Acting::codes(), SaleMissing::codes()].concat()
     }
 }

@@ -8,12 +8,12 @@ use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use bytes::{Buf as _, Bytes, BytesMut};
 use hyper::{HeaderMap, body::Body, header::CONTENT_TYPE, http::request::Parts};
 use penstock_domain::{ItemId, OrderId, SaleId};
+use penstock_shop::Code;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::error::Category;
 
 use self::strict::Tree;
-use super::problem::Problem;
-use penstock_shop::Code;
+use super::{problem::Problem, refusals::Refuses};
 
 pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
 
@@ -271,4 +271,35 @@ impl PageQuery {
 
 pub(crate) fn bad_cursor() -> Problem {
     Problem::invalid_field("after", "has to be the `next` of an earlier page")
+}
+
+impl<T> Refuses for Json<T> {
+    fn codes() -> Vec<Code> {
+        vec![
+            Code::MalformedJson,
+            Code::BadRequest,
+            Code::BodyTooLarge,
+            Code::UnsupportedMediaType,
+            Code::InvalidRequest,
+            Code::RequestTimeout,
+        ]
+    }
+}
+
+impl<T> Refuses for OptionalJson<T> {
+    fn codes() -> Vec<Code> {
+        Json::<T>::codes()
+    }
+}
+
+impl<T: Resource> Refuses for PathId<T> {
+    fn codes() -> Vec<Code> {
+        vec![T::MISSING]
+    }
+}
+
+impl<T> Refuses for Query<T> {
+    fn codes() -> Vec<Code> {
+        vec![Code::BadRequest, Code::InvalidRequest]
+    }
 }

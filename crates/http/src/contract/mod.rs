@@ -7,5 +7,6 @@ pub(crate) mod json;
 pub(crate) mod openapi;
 pub(crate) mod page;
 pub(crate) mod problem;
+pub(crate) mod refusals;
 pub(crate) mod wire;
 pub(crate) mod words;

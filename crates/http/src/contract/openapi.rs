@@ -1,12 +1,12 @@
 //! The OpenAPI document, derived from the handlers. This adds the codes that each call can answer, and
 //! everything that client generators need.
 
-mod codes;
 mod shape;
 
 use std::collections::BTreeMap;
 
 use hyper::StatusCode;
+use penstock_shop::Code;
 use utoipa::{
     Modify, OpenApi, PartialSchema, ToSchema,
     openapi::{
@@ -17,8 +17,7 @@ use utoipa::{
     },
 };
 
-use super::problem::status_of;
-use penstock_shop::Code;
+use super::{problem::status_of, refusals::REFUSALS};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -115,12 +114,12 @@ pub(crate) fn skeleton() -> utoipa::openapi::OpenApi {
 /// The document as JSON, from what the handlers say about themselves.
 pub(crate) fn finish(mut document: utoipa::openapi::OpenApi) -> String {
     for (path, item) in &mut document.paths.paths {
-        for operation in [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete]
-            .into_iter()
-            .flatten()
-        {
+        let reads = item.get.iter_mut().map(|operation| (operation, false));
+        let changes = [&mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
+        let changes = changes.into_iter().flatten().map(|operation| (operation, true));
+        for (operation, is_change) in reads.chain(changes) {
             describe_success(operation);
-            add_problems(path, operation);
+            add_problems(path, is_change, operation);
             shape::finish_call(operation);
         }
     }
@@ -139,10 +138,20 @@ fn describe_success(operation: &mut Operation) {
     }
 }
 
-fn add_problems(path: &str, operation: &mut Operation) {
+fn add_problems(path: &str, is_change: bool, operation: &mut Operation) {
+    let named = operation.extensions.as_mut().and_then(|extensions| extensions.remove(REFUSALS));
+    let is_named = |code: &Code| named.as_ref().is_some_and(|named| lists(named, code.as_str()));
+    let can_answer = |code: &&Code| match code {
+        // A proxy in front may have its own limits, for any call.
+        Code::RateLimited | Code::Internal => true,
+        Code::Unavailable => path.starts_with("/api/") || is_named(code),
+        // Reading on behalf of another site does no harm.
+        Code::CrossSite => is_change && is_named(code),
+        code => is_named(code),
+    };
     let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
-    for code in codes::of_call(path, operation) {
-        by_status.entry(status_of(code).as_u16()).or_default().push(code.as_str());
+    for code in Code::ALL.iter().filter(can_answer) {
+        by_status.entry(status_of(*code).as_u16()).or_default().push(code.as_str());
     }
     for (status, mut codes) in by_status {
         codes.sort_unstable();
@@ -155,6 +164,10 @@ fn add_problems(path: &str, operation: &mut Operation) {
         response.headers.extend(headers_of(status).map(|(name, header)| (name.to_owned(), header.into())));
         operation.responses.responses.entry(status.to_string()).or_insert(RefOr::T(response));
     }
+}
+
+fn lists(names: &serde_json::Value, name: &str) -> bool {
+    names.as_array().is_some_and(|names| names.iter().any(|other| other == name))
 }
 
 /// The header that comes with every problem of this status.

@@ -1,6 +1,6 @@
 //! The one place that maps errors to HTTP. Every refusal has a stable code, a status, a title and a page.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, convert::Infallible, sync::Arc};
 
 use axum::response::{IntoResponse, Response};
 use hyper::{
@@ -19,6 +19,8 @@ use penstock_shop::{
     orders::{OrderError, OrderRefusal},
 };
 use serde::Serialize;
+
+use super::refusals::Refuses;
 
 pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 /// Tells a proxy in front that another node may be able to answer. Not sent with `busy`: if there are too
@@ -111,17 +113,6 @@ const fn detail_of(code: Code) -> &'static str {
         Code::Busy => "Try again in a moment.",
         Code::Internal => "The fault is on the server's side and has been logged.",
         _ => code.title(),
-    }
-}
-
-impl From<QuickRefusal> for Problem {
-    fn from(refusal: QuickRefusal) -> Self {
-        match refusal {
-            QuickRefusal::SoldOut => Code::SoldOut.into(),
-            QuickRefusal::NotOpen => Code::NotOpen.into(),
-            QuickRefusal::Paused => Code::Paused.into(),
-            QuickRefusal::Closed => Code::Closed.into(),
-        }
     }
 }
 
@@ -233,86 +224,159 @@ impl From<TooMany> for Problem {
     }
 }
 
-/// A refusal of the ledger, as a problem.
-pub(crate) trait LedgerRefusal {
-    fn problem(self) -> Problem;
-}
-
-impl LedgerRefusal for std::convert::Infallible {
-    fn problem(self) -> Problem {
-        match self {}
-    }
-}
-
-impl LedgerRefusal for ClaimRefusal {
-    fn problem(self) -> Problem {
-        match self {
-            Self::UnknownSale => Code::SaleNotFound.into(),
-            Self::NotOpen => Code::NotOpen.into(),
-            Self::Paused => Code::Paused.into(),
-            Self::Closed => Code::Closed.into(),
-            Self::LimitReached => Code::LimitReached.into(),
-            Self::SoldOut => Code::SoldOut.into(),
-            Self::KeyReused => Code::IdempotencyKeyReused.into(),
-            Self::InvalidQuantity => Problem::invalid_field("quantity", "has to be at least 1"),
-            // Only a recall gets this, and its refusals never reach a client.
-            Self::NotAccepted => Code::Internal.into(),
-        }
-    }
-}
-
-impl LedgerRefusal for JoinRefusal {
-    fn problem(self) -> Problem {
-        match self {
-            Self::UnknownSale => Code::SaleNotFound.into(),
-            Self::NotOpen => Code::NotOpen.into(),
-            Self::Paused => Code::Paused.into(),
-            Self::Closed => Code::Closed.into(),
-            Self::LimitReached => Code::LimitReached.into(),
-            Self::NotSoldOut => Code::NotSoldOut.into(),
-            Self::WaitlistFull => Code::WaitlistFull.into(),
-            Self::InvalidQuantity => Problem::invalid_field("quantity", "has to be at least 1"),
-        }
-    }
-}
-
-impl LedgerRefusal for PaymentRefusal {
-    fn problem(self) -> Problem {
-        match self {
-            Self::UnknownOrder => Code::OrderNotFound.into(),
-            Self::HoldExpired => Code::HoldExpired.into(),
-            Self::RefundDue => Code::RefundDue.into(),
-        }
-    }
-}
-
-impl LedgerRefusal for CancelRefusal {
-    fn problem(self) -> Problem {
-        match self {
-            Self::UnknownOrder => Code::OrderNotFound.into(),
-            Self::AlreadyPaid => Problem::with_detail(Code::AlreadyPaid, "A paid order can't be cancelled."),
-            Self::HoldExpired => {
-                Problem::with_detail(Code::HoldExpired, "The hold has expired; there is nothing to cancel.")
+/// Makes problems of refusals, and says which codes they have.
+macro_rules! problems {
+    ($($refusal:ty: { $($pattern:pat => $code:ident $(($detail:expr))? $(= $problem:expr)?;)+ })+) => { $(
+        impl From<$refusal> for Problem {
+            fn from(refusal: $refusal) -> Self {
+                match refusal { $($pattern => problems!(@one $code $(($detail))? $(= $problem)?),)+ }
             }
         }
-    }
-}
 
-impl LedgerRefusal for SaleRefusal {
-    fn problem(self) -> Problem {
-        match self {
-            Self::UnknownSale => Code::NotPublished.into(),
-            Self::Closed => Code::Closed.into(),
-            Self::TooManyUnits => Problem::invalid_field("units", self.to_string()),
-            Self::InvalidTerms => Problem::with_detail(Code::InvalidRequest, self.to_string()),
+        impl Refuses for $refusal {
+            fn codes() -> Vec<Code> {
+                vec![$(Code::$code),+]
+            }
         }
+    )+ };
+    (@one $code:ident) => { Code::$code.into() };
+    (@one $code:ident ($detail:expr)) => { Problem::with_detail(Code::$code, $detail) };
+    (@one $code:ident = $problem:expr) => { $problem };
+}
+
+problems! {
+    QuickRefusal: {
+        QuickRefusal::SoldOut => SoldOut;
+        QuickRefusal::NotOpen => NotOpen;
+        QuickRefusal::Paused => Paused;
+        QuickRefusal::Closed => Closed;
+    }
+    ClaimRefusal: {
+        ClaimRefusal::UnknownSale => SaleNotFound;
+        ClaimRefusal::NotOpen => NotOpen;
+        ClaimRefusal::Paused => Paused;
+        ClaimRefusal::Closed => Closed;
+        ClaimRefusal::LimitReached => LimitReached;
+        ClaimRefusal::SoldOut => SoldOut;
+        ClaimRefusal::KeyReused => IdempotencyKeyReused;
+        ClaimRefusal::InvalidQuantity => InvalidRequest = no_quantity();
+        // Only a recall gets this, and its refusals never reach a client.
+        ClaimRefusal::NotAccepted => Internal;
+    }
+    JoinRefusal: {
+        JoinRefusal::UnknownSale => SaleNotFound;
+        JoinRefusal::NotOpen => NotOpen;
+        JoinRefusal::Paused => Paused;
+        JoinRefusal::Closed => Closed;
+        JoinRefusal::LimitReached => LimitReached;
+        JoinRefusal::NotSoldOut => NotSoldOut;
+        JoinRefusal::WaitlistFull => WaitlistFull;
+        JoinRefusal::InvalidQuantity => InvalidRequest = no_quantity();
+    }
+    PaymentRefusal: {
+        PaymentRefusal::UnknownOrder => OrderNotFound;
+        PaymentRefusal::HoldExpired => HoldExpired;
+        PaymentRefusal::RefundDue => RefundDue;
+    }
+    CancelRefusal: {
+        CancelRefusal::UnknownOrder => OrderNotFound;
+        CancelRefusal::AlreadyPaid => AlreadyPaid("A paid order can't be cancelled.");
+        CancelRefusal::HoldExpired => HoldExpired("The hold has expired; there is nothing to cancel.");
+    }
+    SaleRefusal: {
+        SaleRefusal::UnknownSale => NotPublished;
+        SaleRefusal::Closed => Closed;
+        refusal @ SaleRefusal::TooManyUnits => InvalidRequest =
+            Problem::invalid_field("units", refusal.to_string());
+        refusal @ SaleRefusal::InvalidTerms => InvalidRequest(refusal.to_string());
+    }
+    SaleMissing: {
+        SaleMissing::Unknown => SaleNotFound;
+        SaleMissing::Loading => Unavailable("The sales are being loaded.");
+        SaleMissing::Dark => Unavailable("The state of the sales can't be read at the moment.");
+    }
+    NoRoom: {
+        NoRoom::NotGated => NotGated("The sale has no waiting room.");
+        NoRoom::Opening => Unavailable("The waiting room is being opened. Try again in a moment.");
+    }
+    NoPass: {
+        NoPass::Missing => PassRequired;
+        NoPass::Invalid => PassInvalid;
+    }
+    IdentityRefusal: {
+        IdentityRefusal::NotSignedIn => Unauthorized;
+        IdentityRefusal::CannotCheck =>
+            Unavailable("Sessions can't be checked until the database is back.");
+        IdentityRefusal::NotABuyer => Forbidden("The admin token is not a buyer. Use an account.");
+        IdentityRefusal::NotAnAccount => Forbidden("Only an account can do this.");
+        IdentityRefusal::NoRandomness => Internal;
+    }
+    PasswordRefusal: {
+        PasswordRefusal::Busy => Busy;
+        PasswordRefusal::NotHashed => Internal;
+    }
+    RetryError: {
+        RetryError::Unknown => DeadLetterNotFound;
+        RetryError::Records(error) => Internal = error.into();
+        stuck => DeadLetterStuck(stuck.to_string());
     }
 }
 
-impl<R: LedgerRefusal> From<LedgerError<R>> for Problem {
+fn no_quantity() -> Problem {
+    Problem::invalid_field("quantity", "has to be at least 1")
+}
+
+/// For operations that can't be refused.
+impl From<Infallible> for Problem {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+impl Refuses for Infallible {
+    fn codes() -> Vec<Code> {
+        Vec::new()
+    }
+}
+
+impl<R: Refuses> Refuses for LedgerError<R> {
+    fn codes() -> Vec<Code> {
+        [R::codes(), vec![Code::Busy, Code::Unavailable]].concat()
+    }
+}
+
+impl<R: Refuses> Refuses for OrderError<R> {
+    fn codes() -> Vec<Code> {
+        LedgerError::<R>::codes()
+    }
+}
+
+impl Refuses for TurnedAway {
+    fn codes() -> Vec<Code> {
+        vec![Code::RateLimited, Code::Busy]
+    }
+}
+
+impl Refuses for OrderRefusal {
+    fn codes() -> Vec<Code> {
+        [
+            SaleMissing::codes(),
+            QuickRefusal::codes(),
+            TurnedAway::codes(),
+            NoPass::codes(),
+            LedgerError::<ClaimRefusal>::codes(),
+        ]
+        .concat()
+    }
+}
+
+impl<R> From<LedgerError<R>> for Problem
+where
+    Self: From<R>,
+{
     fn from(error: LedgerError<R>) -> Self {
         match error {
-            LedgerError::Refused(refusal) => refusal.problem(),
+            LedgerError::Refused(refusal) => refusal.into(),
             LedgerError::Busy => Code::Busy.into(),
             // The reason may name files. It is in the log and in /readyz, but buyers don't see it.
             LedgerError::Unavailable(_) => Self::with_detail(
@@ -360,16 +424,6 @@ impl From<PutCodeError> for Problem {
     }
 }
 
-impl From<RetryError> for Problem {
-    fn from(error: RetryError) -> Self {
-        match error {
-            RetryError::Unknown => Code::DeadLetterNotFound.into(),
-            RetryError::Records(error) => error.into(),
-            stuck => Self::with_detail(Code::DeadLetterStuck, stuck.to_string()),
-        }
-    }
-}
-
 impl From<Invalid> for Problem {
     fn from(Invalid(errors): Invalid) -> Self {
         Self::invalid(errors)
@@ -381,65 +435,6 @@ impl From<TurnedAway> for Problem {
         match retry_after_seconds {
             Some(retry_after_seconds) => TooMany { retry_after_seconds }.into(),
             None => Code::Busy.into(),
-        }
-    }
-}
-
-impl From<SaleMissing> for Problem {
-    fn from(missing: SaleMissing) -> Self {
-        let unavailable = |detail| Self::with_detail(Code::Unavailable, detail);
-        match missing {
-            SaleMissing::Unknown => Code::SaleNotFound.into(),
-            SaleMissing::Loading => unavailable("The sales are being loaded."),
-            SaleMissing::Dark => unavailable("The state of the sales can't be read at the moment."),
-        }
-    }
-}
-
-impl From<NoRoom> for Problem {
-    fn from(refusal: NoRoom) -> Self {
-        match refusal {
-            NoRoom::NotGated => Self::with_detail(Code::NotGated, "The sale has no waiting room."),
-            NoRoom::Opening => Self::with_detail(
-                Code::Unavailable,
-                "The waiting room is being opened. Try again in a moment.",
-            ),
-        }
-    }
-}
-
-impl From<NoPass> for Problem {
-    fn from(refusal: NoPass) -> Self {
-        match refusal {
-            NoPass::Missing => Code::PassRequired.into(),
-            NoPass::Invalid => Code::PassInvalid.into(),
-        }
-    }
-}
-
-impl From<IdentityRefusal> for Problem {
-    fn from(refusal: IdentityRefusal) -> Self {
-        match refusal {
-            IdentityRefusal::NotSignedIn => Code::Unauthorized.into(),
-            IdentityRefusal::CannotCheck => {
-                Self::with_detail(Code::Unavailable, "Sessions can't be checked until the database is back.")
-            }
-            IdentityRefusal::NotABuyer => {
-                Self::with_detail(Code::Forbidden, "The admin token is not a buyer. Use an account.")
-            }
-            IdentityRefusal::NotAnAccount => {
-                Self::with_detail(Code::Forbidden, "Only an account can do this.")
-            }
-            IdentityRefusal::NoRandomness => Code::Internal.into(),
-        }
-    }
-}
-
-impl From<PasswordRefusal> for Problem {
-    fn from(refusal: PasswordRefusal) -> Self {
-        match refusal {
-            PasswordRefusal::Busy => Code::Busy.into(),
-            PasswordRefusal::NotHashed => Code::Internal.into(),
         }
     }
 }
@@ -457,7 +452,10 @@ impl From<OrderRefusal> for Problem {
     }
 }
 
-impl<R: LedgerRefusal> From<OrderError<R>> for Problem {
+impl<R> From<OrderError<R>> for Problem
+where
+    Self: From<R>,
+{
     fn from(error: OrderError<R>) -> Self {
         match error {
             OrderError::Ledger(error) => error.into(),

@@ -11,11 +11,11 @@ use axum::{
 };
 use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
+use penstock_shop::Code;
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::policy::guard_docs;
 use crate::contract::problem::Problem;
-use penstock_shop::Code;
 
 static SWAGGER: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| Arc::new(Config::from("/openapi.json")));
 

@@ -12,11 +12,11 @@ use hyper::{
     HeaderMap,
     header::{CONTENT_TYPE, HeaderValue, VARY},
 };
+use penstock_shop::Code;
 use pulldown_cmark::{Event, Options, Parser, Tag, html};
 
 use super::policy::{guard_page, guard_part, never_guess};
 use crate::contract::{accept::AcceptedKinds, problem::Problem};
-use penstock_shop::Code;
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 /// It is Markdown, but browsers save that type instead of showing it.

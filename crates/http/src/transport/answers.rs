@@ -11,7 +11,6 @@ use hyper::{
     header::{CONNECTION, HeaderValue},
 };
 use penstock_domain::{Order, Timestamp};
-
 use penstock_shop::{
     Code,
     storefront::{OrderForm, WrittenSale},

@@ -9,10 +9,10 @@ use std::{
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use penstock_shop::tally::ConnectionEnd;
 
 use super::pulse::Pulse;
 use crate::contract::json::ArrivalError;
-use penstock_shop::tally::ConnectionEnd;
 
 #[derive(Debug)]
 pub(crate) struct Arriving {

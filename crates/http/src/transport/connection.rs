@@ -8,12 +8,11 @@ use std::{
 };
 
 use hyper::{rt::Write as _, server::conn::http1};
-use tokio::net::TcpStream;
-
 use penstock_shop::{
     Code,
     tally::{ConnectionEnd, Outcome},
 };
+use tokio::net::TcpStream;
 
 use super::{
     connections::Listed,

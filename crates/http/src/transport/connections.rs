@@ -17,11 +17,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use penstock_shop::tally::Tally;
 use tokio::sync::Notify;
 
 use self::stalls::{MIN_STALLED, Stalls};
 use crate::transport::pulse::{ConnectionCommand, Pulse};
-use penstock_shop::tally::Tally;
 
 const MAX_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(10);

@@ -17,14 +17,12 @@ use hyper::{
     body::{Body, Frame, Incoming, SizeHint},
     header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
 };
-
-use tower::Service as _;
-
 use penstock_shop::{
     Code,
     gate::Peer,
     tally::{Group, Outcome, Pending, Tally},
 };
+use tower::Service as _;
 
 use super::{
     answers::PreparedRefusals,

@@ -24,6 +24,13 @@ use std::{
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use penstock_domain::{Accepted, SaleId};
+use penstock_shop::{
+    Code,
+    gate::Peer,
+    orders::{Attempt, ClaimRequest},
+    storefront::{Details, Shelf, WrittenSale},
+    tally::{ConnectionEnd, Group, Outcome, Pending, SaleTally, Tally},
+};
 use tokio::{
     io::{AsyncRead as _, ReadBuf},
     net::TcpStream,
@@ -46,13 +53,6 @@ use crate::{
         problem::{Problem, panicked},
         wire::is_known,
     },
-};
-use penstock_shop::{
-    Code,
-    gate::Peer,
-    orders::{Attempt, ClaimRequest},
-    storefront::{Details, Shelf, WrittenSale},
-    tally::{ConnectionEnd, Group, Outcome, Pending, SaleTally, Tally},
 };
 
 const SCRATCH_BYTES: usize = 64 * 1024;

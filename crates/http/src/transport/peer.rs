@@ -9,9 +9,9 @@ use std::{
 use hyper::header::HeaderName;
 use ipnet::IpNet;
 use penstock_gate::AddressKey;
+use penstock_shop::gate::Peer;
 
 use crate::api::caller::CameByHttps;
-use penstock_shop::gate::Peer;
 
 pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 

@@ -12,7 +12,6 @@ use std::{
 };
 
 use futures_util::task::AtomicWaker;
-
 use penstock_shop::tally::ConnectionEnd;
 
 /// A command to a connection. A later variant outweighs those before it.

@@ -12,6 +12,10 @@ use std::{
 use futures_util::FutureExt as _;
 use penstock_ledger::{Ledger, Precedence, take_precedence};
 use penstock_records::{Records, RecordsError};
+use penstock_shop::{
+    Shop, housekeeping, identity::InvalidJwtKey, ports::Neighbours, storefront::Storefront,
+    tally::ConnectionEnd,
+};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -19,11 +23,6 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch},
     task::JoinHandle,
     time::{MissedTickBehavior, interval, sleep, timeout},
-};
-
-use penstock_shop::{
-    Shop, housekeeping, identity::InvalidJwtKey, ports::Neighbours, storefront::Storefront,
-    tally::ConnectionEnd,
 };
 
 use super::{

@@ -3,10 +3,10 @@
 use std::{io, net::SocketAddr};
 
 use axum::{Router, routing::get};
+use penstock_shop::live::WorkerFigures;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::api::operator::{health::healthz, metrics::worker_metrics};
-use penstock_shop::live::WorkerFigures;
 
 /// Serves until this is dropped.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::{net::Shutdown, time::Duration};
 
 use serde_json::json;
 
-use crate::support::{ADMIN_TOKEN, Answer, Client, Shop, jwt};
+use crate::support::{ADMIN_TOKEN, Answer, Client, Shop, jwt, new_key};
 
 struct Exchange {
     request: String,
@@ -203,6 +203,62 @@ fn the_lane_refuses_a_claim_as_hyper_would_whatever_is_wrong_with_it() {
         assert_eq!(from_lane.text(), from_hyper.text());
         assert_eq!(names(&from_lane), names(&from_hyper), "{body}");
     }
+}
+
+#[test]
+fn the_lane_answers_the_orders_of_the_shops_own_page_as_hyper_would() {
+    let shop = Shop::open();
+    let sold_out = shop.sale(1);
+    shop.buyer("early").buy(&sold_out);
+    let token = shop.account("+8613800138000", "a long password");
+    let cookies = format!("penstock_signed_in=1; penstock_session={token}; other=x");
+    let own = ("sec-fetch-site", "same-origin");
+    let (of_this, of_another) = (("origin", "https://shop.example"), ("origin", "https://evil.example"));
+    let page = ("referer", "https://shop.example/sales/1");
+    for (status, cookies, sent_by) in [
+        (201, &*cookies, &[own, of_this, page][..]),
+        (201, &cookies, &[of_this]),
+        (201, &cookies, &[page]),
+        (201, &cookies, &[]),
+        (409, &cookies, &[own]),
+        (401, "penstock_session=pst_x", &[own]),
+        (401, "other=x", &[own]),
+        (403, &cookies, &[("sec-fetch-site", "cross-site")]),
+        (403, &cookies, &[own, ("sec-fetch-site", "cross-site")]),
+        (403, &cookies, &[of_another]),
+        (403, &cookies, &[of_this, of_another]),
+        (403, &cookies, &[("origin", "http://shop.example"), ("x-forwarded-proto", "https")]),
+    ] {
+        let sale = if status == 409 { sold_out.clone() } else { shop.sale(1) };
+        let key = new_key();
+        let order = |more: &[(&str, &str)]| {
+            let headers =
+                [("content-type", "application/json"), ("idempotency-key", &*key), ("cookie", cookies)];
+            let mut client = shop.client();
+            let headers = [&headers[..], sent_by, more].concat();
+            client.send("POST", &format!("/api/v1/sales/{sale}/orders"), &headers, b"{\"quantity\":1}");
+            client.receive(false).expect("an answer")
+        };
+        let (from_lane, from_hyper) = (order(&[]), order(&[("connection", "close")]));
+        assert_eq!(from_lane.status, status, "{cookies} {sent_by:?}: {}", from_lane.text());
+        assert_eq!(from_lane.header("date"), Some(DATE_OF_THE_LANE), "{sent_by:?}");
+        assert_ne!(from_hyper.header("date"), Some(DATE_OF_THE_LANE));
+        assert_eq!(from_lane.text(), from_hyper.text());
+        assert_eq!(names(&from_lane), names(&from_hyper));
+    }
+}
+
+#[test]
+fn a_claim_in_two_pieces_is_the_lanes_too() {
+    let shop = Shop::open();
+    let sale = shop.sale(5);
+    let mut ann = shop.buyer("ann");
+    let headers = [("content-type", "application/json"), ("idempotency-key", "k"), ("content-length", "14")];
+    ann.send("POST", &format!("/api/v1/sales/{sale}/orders"), &headers, b"");
+    std::thread::sleep(Duration::from_millis(50));
+    ann.send_raw(b"{\"quantity\":1}");
+    let answer = ann.receive(false).unwrap();
+    assert_eq!((answer.status, answer.header("date")), (201, Some(DATE_OF_THE_LANE)));
 }
 
 #[test]

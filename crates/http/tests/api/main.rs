@@ -7,6 +7,7 @@ mod accounts;
 mod admin;
 mod admin_orders;
 mod connections;
+mod documented;
 mod doors;
 mod drafts;
 mod gate;

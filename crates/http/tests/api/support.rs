@@ -27,6 +27,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{runtime::Handle, sync::oneshot};
 
+use crate::documented;
+
 pub(crate) const ADMIN_TOKEN: &str = "admin-token-of-the-test";
 pub(crate) const JWT_SECRET: &[u8] = b"the shop's own secret, 32 bytes!";
 /// 2027-01-15T08:00:00Z
@@ -388,7 +390,9 @@ impl Client {
         body: &[u8],
     ) -> Answer {
         self.send(method, path, headers, body);
-        self.receive(method == "HEAD").expect("an answer")
+        let answer = self.receive(method == "HEAD").expect("an answer");
+        documented::require(method, path, &answer);
+        answer
     }
 
     /// None if the connection was closed instead.

@@ -70,3 +70,30 @@ fn links_to_a_section_find_it() {
     assert!(found > 3, "the links were not found");
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
+
+/// The files that ARCHITECTURE names: those of links from the root, those in code from a crate or the root.
+fn named_files(text: &str) -> BTreeSet<String> {
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let links = links.filter(|link| !link.contains("://")).map(str::to_owned);
+    // Every second part is between two backticks.
+    let code = text.split('`').skip(1).step_by(2).map(str::trim);
+    let is_file = |name: &&str| {
+        let extensions = [".rs", ".ts", ".lua", ".svelte", ".conf"];
+        name.contains('/')
+            && !name.contains(['*', '…', ' '])
+            && extensions.iter().any(|end| name.ends_with(end))
+    };
+    links.chain(code.filter(is_file).map(str::to_owned)).collect()
+}
+
+#[test]
+fn the_files_that_the_architecture_names_exist() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let names = named_files(&text);
+    assert!(names.len() > 60, "the names were not found");
+    let exists = |name: &&String| root().join(name).exists() || root().join("crates").join(name).exists();
+    require_none(names.iter().filter(|name| !exists(name)));
+    let sample = named_files("[a](crates/none/a.rs), `none/b.rs` and `Book::apply`");
+    assert_eq!(sample.len(), 2);
+    assert_eq!(sample.iter().filter(exists).count(), 0, "missing files are found");
+}

@@ -7,6 +7,12 @@ use axum::{
 use hyper::{HeaderMap, StatusCode};
 use penstock_gate::AddressKey;
 use penstock_records::{CodeCheck, CreateAccountError};
+use penstock_shop::{
+    Code,
+    complaints::Complaints,
+    gate::Peer,
+    identity::{PasswordLine, PasswordRefusal, account_of, check_registrant, digest_of_code, is_code},
+};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -16,13 +22,7 @@ use crate::{
         account::{otp::read_phone, sessions::device_cookie},
         caller::CameByHttps,
     },
-    contract::{json::Json, problem::Problem, wire::AccountView},
-};
-use penstock_shop::{
-    Code,
-    complaints::Complaints,
-    gate::Peer,
-    identity::{PasswordLine, account_of, check_registrant, digest_of_code, is_code},
+    contract::{json::Json, problem::Problem, refusals::refusals, wire::AccountView},
 };
 
 #[derive(Deserialize, ToSchema)]
@@ -50,7 +50,8 @@ pub(crate) struct AccountRequest {
 /// device gets the cookie `penstock_device`, as it does at sign-in, so that strangers who guess passwords
 /// can't keep it from signing in.
 #[utoipa::path(post, path = "/api/v1/accounts", tag = "accounts", request_body = AccountRequest,
-    responses((status = 201, body = AccountView, headers(("Set-Cookie" = String)))))]
+    responses((status = 201, body = AccountView, headers(("Set-Cookie" = String)))),
+    extensions(("x-refusals" = json!(refusals!(Json<AccountRequest>, PasswordRefusal; OtpInvalid, PhoneTaken)))))]
 pub(crate) async fn create_account(
     State(api): State<Api>,
     came_by_https: CameByHttps,

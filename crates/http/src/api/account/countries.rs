@@ -3,12 +3,11 @@
 use axum::{extract::State, response::IntoResponse};
 use bytes::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use penstock_shop::identity::Country;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::Api;
-use crate::contract::answer::APPLICATION_JSON;
-use penstock_shop::identity::Country;
+use crate::{api::Api, contract::answer::APPLICATION_JSON};
 
 /// It changes only with a setting or with the program.
 const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=3600");

@@ -8,6 +8,12 @@ use axum::{
 };
 use hyper::{HeaderMap, StatusCode};
 use penstock_records::Account;
+use penstock_shop::{
+    Code, Shop,
+    complaints::Complaints,
+    identity::{Caller, MAX_PASSWORD_BYTES, PasswordLine, PasswordRefusal, Phone, Session, check_password},
+    ports::Change,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -18,13 +24,7 @@ use crate::{
         caller::{Admin, CameByHttps},
         visit::Looking,
     },
-    contract::{json::Json, problem::Problem, wire::AccountView, words::RoleWord},
-};
-use penstock_shop::{
-    Code, Shop,
-    complaints::Complaints,
-    identity::{Caller, MAX_PASSWORD_BYTES, PasswordLine, Phone, Session, check_password},
-    ports::Change,
+    contract::{json::Json, problem::Problem, refusals::refusals, wire::AccountView, words::RoleWord},
 };
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -39,7 +39,8 @@ pub(crate) struct Me {
 
 /// Get your own identity
 #[utoipa::path(get, path = "/api/v1/me", tag = "accounts", security(("bearer" = []), ("session" = [])),
-    responses((status = 200, body = Me)))]
+    responses((status = 200, body = Me)),
+    extensions(("x-refusals" = json!(refusals!(Looking)))))]
 pub(crate) async fn get_me(
     State(shop): State<Arc<Shop>>,
     Looking(caller): Looking,
@@ -71,7 +72,8 @@ pub(crate) struct PasswordRequest {
 /// Ends all sessions of the account, including this one. All devices but this one become strangers: it gets
 /// the cookie `penstock_device`, as it does at sign-in.
 #[utoipa::path(put, path = "/api/v1/me/password", tag = "accounts", request_body = PasswordRequest,
-    security(("bearer" = []), ("session" = [])), responses((status = 204, headers(("Set-Cookie" = String)))))]
+    security(("bearer" = []), ("session" = [])), responses((status = 204, headers(("Set-Cookie" = String)))),
+    extensions(("x-refusals" = json!(refusals!(Caller, Json<PasswordRequest>, PasswordRefusal; BadCredentials)))))]
 pub(crate) async fn change_password(
     State(api): State<Api>,
     came_by_https: CameByHttps,

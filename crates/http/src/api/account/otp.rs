@@ -3,16 +3,18 @@
 use axum::extract::State;
 use hyper::StatusCode;
 use penstock_records::NewCode;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
-use crate::api::Api;
-use crate::contract::{json::Json, problem::Problem};
 use penstock_shop::{
     Code, Shop,
     complaints::Complaints,
     gate::Peer,
     identity::{Phone, digest_of_code, random_code},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{
+    api::Api,
+    contract::{json::Json, problem::Problem, refusals::refusals},
 };
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -43,7 +45,8 @@ pub(crate) struct OtpAnswer {
 /// five minutes and can be tried five times. In a rehearsal or a demo (`identity.codes_in_answers`) the
 /// answer contains the code; otherwise it is an empty object.
 #[utoipa::path(post, path = "/api/v1/otp", tag = "accounts", request_body = OtpRequest,
-    responses((status = 202, description = "The code is on its way", body = OtpAnswer)))]
+    responses((status = 202, description = "The code is on its way", body = OtpAnswer)),
+    extensions(("x-refusals" = json!(refusals!(Json<OtpRequest>)))))]
 pub(crate) async fn request_otp(
     State(api): State<Api>,
     peer: Peer,

@@ -10,6 +10,16 @@ use hyper::{
 };
 use penstock_domain::Timestamp;
 use penstock_records::Account;
+use penstock_shop::{
+    Code, Shop,
+    complaints::Complaints,
+    gate::Peer,
+    identity::{
+        Caller, DEVICE_SECONDS, DeviceId, KnownDevice, MAX_PASSWORD_BYTES, PasswordLine, PasswordRefusal,
+        Phone,
+    },
+    ports::Change,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -21,15 +31,9 @@ use crate::{
     contract::{
         json::Json,
         problem::Problem,
+        refusals::refusals,
         wire::{AccountView, Rfc3339},
     },
-};
-use penstock_shop::{
-    Code, Shop,
-    complaints::Complaints,
-    gate::Peer,
-    identity::{Caller, DEVICE_SECONDS, DeviceId, KnownDevice, MAX_PASSWORD_BYTES, PasswordLine, Phone},
-    ports::Change,
 };
 
 /// Says that there is a session, without revealing it.
@@ -66,7 +70,8 @@ pub(crate) struct SessionView {
 /// that has signed in before. Sent along, it gives the browser its own allowance, which strangers who try
 /// passwords can't use up. It is valid until the password changes.
 #[utoipa::path(post, path = "/api/v1/sessions", tag = "accounts", request_body = SessionRequest,
-    responses((status = 201, body = SessionView, headers(("Set-Cookie" = String)))))]
+    responses((status = 201, body = SessionView, headers(("Set-Cookie" = String)))),
+    extensions(("x-refusals" = json!(refusals!(OwnPage, Json<SessionRequest>, PasswordRefusal; BadCredentials)))))]
 pub(crate) async fn create_session(
     State(api): State<Api>,
     _: OwnPage,
@@ -155,7 +160,8 @@ fn is_known_to(accounts: &[Account], device: &KnownDevice) -> bool {
 ///
 /// Ends this session only. Its token is void at once.
 #[utoipa::path(delete, path = "/api/v1/sessions/current", tag = "accounts",
-    security(("bearer" = []), ("session" = [])), responses((status = 204)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 204)),
+    extensions(("x-refusals" = json!(refusals!(Caller; Busy)))))]
 pub(crate) async fn delete_session(
     State(api): State<Api>,
     came_by_https: CameByHttps,

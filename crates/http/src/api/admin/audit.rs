@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::{Json, extract::State};
 use penstock_ledger::Unavailable;
 use penstock_records::AuditReport;
+use penstock_shop::{AuditError, Code};
 use tokio::{runtime::Handle, task::spawn_blocking};
 
 use crate::{
     api::{Api, caller::Admin},
-    contract::problem::Problem,
+    contract::{problem::Problem, refusals::refusals},
 };
-use penstock_shop::{AuditError, Code};
 
 /// The most decisions an audit holds in memory. If settlement is further behind than that, it has to catch up
 /// first.
@@ -44,7 +44,8 @@ impl From<AuditError> for Problem {
 ///
 /// `ok` is true only if everything adds up. It reads everything, so one audit runs at a time.
 #[utoipa::path(get, path = "/api/v1/admin/audit", tag = "admin", security(("bearer" = []), ("session" = [])),
-    responses((status = 200, description = "The report", body = AuditReport)))]
+    responses((status = 200, description = "The report", body = AuditReport)),
+    extensions(("x-refusals" = json!(refusals!(Admin; Busy)))))]
 pub(crate) async fn audit(State(api): State<Api>, _admin: Admin) -> Result<Json<AuditReport>, Problem> {
     let turn = Arc::clone(&api.auditing).try_acquire_owned().map_err(|_| Problem::from(Code::Busy))?;
     // It may compute for seconds. On this thread everybody else would wait for it.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State};
 use penstock_domain::Event;
-use penstock_records::{Cause, DeadLetter};
+use penstock_records::{Cause, DeadLetter, RetryError};
+use penstock_shop::{Code, Shop};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -14,11 +15,11 @@ use crate::{
         json::{PageQuery, PathId, Query, Resource},
         page::Page,
         problem::Problem,
+        refusals::refusals,
         wire::Rfc3339,
         words::DecisionWord,
     },
 };
-use penstock_shop::{Code, Shop};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeadLetterId(u64);
@@ -98,7 +99,8 @@ fn event_name(event: &Event) -> &'static str {
 ///
 /// In the order in which they should be retried.
 #[utoipa::path(get, path = "/api/v1/admin/dead-letters", tag = "admin", params(PageQuery),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = DeadLetterPage)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = DeadLetterPage)),
+    extensions(("x-refusals" = json!(refusals!(Admin, Query<PageQuery>)))))]
 pub(crate) async fn list_dead_letters(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,
@@ -116,7 +118,8 @@ pub(crate) async fn list_dead_letters(
 /// Try to settle a dead letter again
 #[utoipa::path(post, path = "/api/v1/admin/dead-letters/{id}/retry", tag = "admin",
     params(("id" = String, Path)), security(("bearer" = []), ("session" = [])),
-    responses((status = 200, body = DeadLetterView)))]
+    responses((status = 200, body = DeadLetterView)),
+    extensions(("x-refusals" = json!(refusals!(Admin, PathId<DeadLetterId>, RetryError)))))]
 pub(crate) async fn retry_dead_letter(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,

@@ -12,6 +12,11 @@ use penstock_domain::{
     Timestamp,
 };
 use penstock_records::{ChangeDraftError, Item, SaleRow};
+use penstock_shop::{
+    Code, Shop,
+    complaints::Complaints,
+    storefront::{SaleFacts, Scribe as _},
+};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -24,14 +29,10 @@ use crate::{
         answer::APPLICATION_JSON,
         json::{Json, PathId},
         problem::Problem,
+        refusals::refusals,
         wire::{JsonScribe, MoneyView, SaleView, parse_time, sale_body},
         words::GateChallengeWord,
     },
-};
-use penstock_shop::{
-    Code, Shop,
-    complaints::Complaints,
-    storefront::{SaleFacts, Scribe as _},
 };
 
 const DEFAULT_HOLD_SECONDS: u32 = 900;
@@ -208,7 +209,8 @@ fn respond(status: StatusCode, row: &SaleRow, item: &Item, now: Timestamp) -> Re
 
 /// Draft a sale
 #[utoipa::path(post, path = "/api/v1/admin/sales", tag = "admin", request_body = SaleRequest,
-    security(("bearer" = []), ("session" = [])), responses((status = 201, body = SaleView)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 201, body = SaleView)),
+    extensions(("x-refusals" = json!(refusals!(Admin, Json<SaleRequest>)))))]
 pub(crate) async fn create_sale(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,
@@ -229,7 +231,8 @@ pub(crate) async fn create_sale(
 /// sale is published, its terms are fixed.
 #[utoipa::path(patch, path = "/api/v1/admin/sales/{id}", tag = "admin", params(("id" = String, Path)),
     request_body = SaleChange, security(("bearer" = []), ("session" = [])),
-    responses((status = 200, body = SaleView)))]
+    responses((status = 200, body = SaleView)),
+    extensions(("x-refusals" = json!(refusals!(Admin, PathId<SaleId>, Json<SaleChange>; AlreadyPublished)))))]
 pub(crate) async fn change_sale(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,

@@ -6,6 +6,7 @@ use axum::extract::State;
 use hyper::StatusCode;
 use penstock_domain::{ItemId, Money};
 use penstock_records::Item;
+use penstock_shop::{Code, Shop, complaints::Complaints, housekeeping::following, ports::Change};
 use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
@@ -14,10 +15,10 @@ use crate::{
     contract::{
         json::{Json, PathId},
         problem::Problem,
+        refusals::refusals,
         wire::{ItemView, MoneyView},
     },
 };
-use penstock_shop::{Code, Shop, complaints::Complaints, housekeeping::following, ports::Change};
 
 const MAX_TITLE_CHARACTERS: usize = 200;
 const MAX_DESCRIPTION_CHARACTERS: usize = 10_000;
@@ -94,7 +95,8 @@ fn check_item(complaints: &mut Complaints, title: &str, description: &str, pictu
 
 /// Create an item
 #[utoipa::path(post, path = "/api/v1/admin/items", tag = "admin", request_body = ItemRequest,
-    security(("bearer" = []), ("session" = [])), responses((status = 201, body = ItemView)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 201, body = ItemView)),
+    extensions(("x-refusals" = json!(refusals!(Admin, Json<ItemRequest>)))))]
 pub(crate) async fn create_item(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,
@@ -123,7 +125,8 @@ pub(crate) async fn create_item(
 /// Sales of the item show the change at once; their prices don't change.
 #[utoipa::path(patch, path = "/api/v1/admin/items/{id}", tag = "admin", params(("id" = String, Path)),
     request_body = ItemChange, security(("bearer" = []), ("session" = [])),
-    responses((status = 200, body = ItemView)))]
+    responses((status = 200, body = ItemView)),
+    extensions(("x-refusals" = json!(refusals!(Admin, PathId<ItemId>, Json<ItemChange>)))))]
 pub(crate) async fn change_item(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,

@@ -11,6 +11,7 @@ use futures_util::{TryStreamExt as _, stream};
 use hyper::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue};
 use penstock_domain::{BuyerId, OrderId, OrderState, SaleId};
 use penstock_records::{OrderFilter, OrderRow};
+use penstock_shop::{Code, Shop, identity::Phone};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -20,11 +21,11 @@ use crate::{
         json::{PageQuery, Query},
         page::{self, Page},
         problem::Problem,
+        refusals::refusals,
         wire::{OrderView, Rfc3339},
         words::OrderStateWord,
     },
 };
-use penstock_shop::{Code, Shop, identity::Phone};
 
 /// The most orders of a table in memory at once.
 const TABLE_PAGE: u32 = 500;
@@ -126,7 +127,8 @@ fn with_buyer(mut body: Vec<u8>, buyer: &BuyerId, refund_due: bool) -> Vec<u8> {
 /// Newest first. An order that was accepted a moment ago may still be missing: it is on its way from the
 /// ledger.
 #[utoipa::path(get, path = "/api/v1/admin/orders", tag = "admin", params(OrderQuery, PageQuery),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = AdminOrderPage)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = AdminOrderPage)),
+    extensions(("x-refusals" = json!(refusals!(Admin, Query<OrderQuery>)))))]
 pub(crate) async fn list_all_orders(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,
@@ -154,7 +156,8 @@ pub(crate) async fn list_all_orders(
 /// apostrophe precedes it.
 #[utoipa::path(get, path = "/api/v1/admin/orders.csv", tag = "admin", params(OrderQuery),
     security(("bearer" = []), ("session" = [])),
-    responses((status = 200, body = String, content_type = "text/csv")))]
+    responses((status = 200, body = String, content_type = "text/csv")),
+    extensions(("x-refusals" = json!(refusals!(Admin, Query<OrderQuery>)))))]
 pub(crate) async fn export_orders(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,

@@ -10,6 +10,9 @@ use hyper::header::CONTENT_TYPE;
 use penstock_domain::{SaleId, SaleRefusal, SaleStatus, Timestamp};
 use penstock_ledger::LedgerError;
 use penstock_records::{ChangeDraftError, Item, SaleRow};
+use penstock_shop::{
+    Code, SaleMissing, Shop, housekeeping::waitlists, ports::Change, storefront::Shelf, waiting_rooms,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -20,17 +23,18 @@ use crate::{
         json::{Json, PageQuery, PathId, Query},
         page::{self, SalePage},
         problem::Problem,
+        refusals::refusals,
         wire::{Rfc3339, SaleView, sale_body},
         words::SaleStateWord,
     },
 };
-use penstock_shop::{Code, Shop, housekeeping::waitlists, ports::Change, storefront::Shelf, waiting_rooms};
 
 /// List all sales, including drafts
 ///
 /// Newest first.
 #[utoipa::path(get, path = "/api/v1/admin/sales", tag = "admin", params(PageQuery),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SalePage)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SalePage)),
+    extensions(("x-refusals" = json!(refusals!(Admin, Query<PageQuery>, SaleMissing)))))]
 pub(crate) async fn list_all_sales(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,
@@ -51,7 +55,8 @@ pub(crate) async fn list_all_sales(
 
 /// Get a sale or a draft
 #[utoipa::path(get, path = "/api/v1/admin/sales/{id}", tag = "admin", params(("id" = String, Path)),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)),
+    extensions(("x-refusals" = json!(refusals!(Admin, PathId<SaleId>, SaleMissing)))))]
 pub(crate) async fn get_any_sale(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,
@@ -78,7 +83,8 @@ async fn respond(shop: &Shop, id: SaleId) -> Result<Response, Problem> {
 /// Loads its stock into the ledger. From then on its terms are fixed. Publishing twice changes nothing. A
 /// draft whose closing time has passed is refused.
 #[utoipa::path(post, path = "/api/v1/admin/sales/{id}/publish", tag = "admin", params(("id" = String, Path)),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)),
+    extensions(("x-refusals" = json!(refusals!(Admin, PathId<SaleId>, LedgerError<SaleRefusal>)))))]
 pub(crate) async fn publish_sale(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,
@@ -151,7 +157,8 @@ async fn steer(
 ///
 /// New orders are refused until it is resumed. Accepted orders can still be paid.
 #[utoipa::path(post, path = "/api/v1/admin/sales/{id}/pause", tag = "admin", params(("id" = String, Path)),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)),
+    extensions(("x-refusals" = json!(refusals!(Admin, PathId<SaleId>, LedgerError<SaleRefusal>)))))]
 pub(crate) async fn pause_sale(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,
@@ -162,7 +169,8 @@ pub(crate) async fn pause_sale(
 
 /// Resume a paused sale
 #[utoipa::path(post, path = "/api/v1/admin/sales/{id}/resume", tag = "admin", params(("id" = String, Path)),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)),
+    extensions(("x-refusals" = json!(refusals!(Admin, PathId<SaleId>, LedgerError<SaleRefusal>)))))]
 pub(crate) async fn resume_sale(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,
@@ -173,7 +181,8 @@ pub(crate) async fn resume_sale(
 
 /// Close a sale for good
 #[utoipa::path(post, path = "/api/v1/admin/sales/{id}/close", tag = "admin", params(("id" = String, Path)),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)),
+    extensions(("x-refusals" = json!(refusals!(Admin, PathId<SaleId>, LedgerError<SaleRefusal>)))))]
 pub(crate) async fn close_sale(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,
@@ -193,7 +202,8 @@ pub(crate) struct RestockRequest {
 /// Add units to a sale
 #[utoipa::path(post, path = "/api/v1/admin/sales/{id}/restock", tag = "admin", params(("id" = String, Path)),
     request_body = RestockRequest, security(("bearer" = []), ("session" = [])),
-    responses((status = 200, body = SaleView)))]
+    responses((status = 200, body = SaleView)),
+    extensions(("x-refusals" = json!(refusals!(Admin, PathId<SaleId>, Json<RestockRequest>, LedgerError<SaleRefusal>)))))]
 pub(crate) async fn restock_sale(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,
@@ -230,7 +240,8 @@ pub(crate) struct SaleStats {
 
 /// Get the counts of a sale
 #[utoipa::path(get, path = "/api/v1/admin/sales/{id}/stats", tag = "admin", params(("id" = String, Path)),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleStats)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleStats)),
+    extensions(("x-refusals" = json!(refusals!(Admin, PathId<SaleId>; NotPublished)))))]
 pub(crate) async fn sale_stats(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,

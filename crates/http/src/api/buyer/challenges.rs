@@ -8,14 +8,16 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hyper::StatusCode;
 use penstock_domain::{BuyerId, ChallengeKind, SaleId, SaleState, Timestamp};
 use penstock_gate::Picture;
+use penstock_shop::{Code, Shop};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
     api::visit::Visit,
-    contract::{json::OptionalJson, problem::Problem, wire::Rfc3339, words::ChallengeKindWord},
+    contract::{
+        json::OptionalJson, problem::Problem, refusals::refusals, wire::Rfc3339, words::ChallengeKindWord,
+    },
 };
-use penstock_shop::{Code, Shop};
 
 const ALGORITHM: &str = "sha256";
 
@@ -57,7 +59,8 @@ pub(crate) struct ChallengeView {
 /// answer.
 #[utoipa::path(post, path = "/api/v1/sales/{id}/challenge", tag = "gate", params(("id" = String, Path)),
     request_body = Option<ChallengeRequest>, security(("bearer" = []), ("session" = [])),
-    responses((status = 201, body = ChallengeView)))]
+    responses((status = 201, body = ChallengeView)),
+    extensions(("x-refusals" = json!(refusals!(Visit, OptionalJson<ChallengeRequest>; NotGated, SoldOut, Closed)))))]
 pub(crate) async fn create_challenge(
     State(shop): State<Arc<Shop>>,
     Visit { now, buyer, shelf, status }: Visit,

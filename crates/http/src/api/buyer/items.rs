@@ -4,20 +4,22 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State, response::Response};
 use penstock_domain::ItemId;
+use penstock_shop::{Code, Shop};
 
 use crate::contract::{
     json::{PageQuery, PathId, Query},
     page::{self, ItemPage},
     problem::Problem,
+    refusals::refusals,
     wire::ItemView,
 };
-use penstock_shop::{Code, Shop};
 
 /// List all items
 ///
 /// Newest first.
 #[utoipa::path(get, path = "/api/v1/items", tag = "items", params(PageQuery),
-    responses((status = 200, body = ItemPage)))]
+    responses((status = 200, body = ItemPage)),
+    extensions(("x-refusals" = json!(refusals!(Query<PageQuery>)))))]
 pub(crate) async fn list_items(
     State(shop): State<Arc<Shop>>,
     Query(page): Query<PageQuery>,
@@ -36,7 +38,8 @@ pub(crate) async fn list_items(
 
 /// Get an item
 #[utoipa::path(get, path = "/api/v1/items/{id}", tag = "items", params(("id" = String, Path)),
-    responses((status = 200, body = ItemView)))]
+    responses((status = 200, body = ItemView)),
+    extensions(("x-refusals" = json!(refusals!(PathId<ItemId>)))))]
 pub(crate) async fn get_item(
     State(shop): State<Arc<Shop>>,
     PathId(id): PathId<ItemId>,

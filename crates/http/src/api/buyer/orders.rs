@@ -16,12 +16,12 @@ use hyper::{
     HeaderMap, StatusCode,
     header::{CONTENT_TYPE, HeaderName},
 };
-use penstock_domain::{Accepted, KeyDigest, OrderId, SaleId};
+use penstock_domain::{Accepted, CancelRefusal, KeyDigest, OrderId, PaymentRefusal, SaleId};
 use penstock_records::OrderRow;
 use penstock_shop::{
     Code, Shop,
     gate::Peer,
-    orders::{Attempt, ClaimRequest, FoundOrder},
+    orders::{Attempt, ClaimRequest, FoundOrder, OrderError, OrderRefusal},
     storefront::{Details, Shelf},
     tally::{CountedClaim, Outcome, Tally},
 };
@@ -38,6 +38,7 @@ use crate::{
         json::{self, PageQuery, PathId, Query},
         page::{self, OrderPage},
         problem::{Problem, panicked},
+        refusals::refusals,
         wire::{OrderView, order_body, order_form},
     },
 };
@@ -86,7 +87,8 @@ pub(crate) fn check(shop: &Shop, shelf: &Arc<Shelf>, claim: ClaimRead<'_>) -> Re
             pattern = "^[!-~]{1,128}$"),
         ("Penstock-Pass" = Option<String>, Header, description = "Required if the sale's gate needs a pass")),
     request_body = OrderRequest, security(("bearer" = []), ("session" = [])),
-    responses((status = 201, body = OrderView)))]
+    responses((status = 201, body = OrderView)),
+    extensions(("x-refusals" = json!(refusals!(Acting, PathId<SaleId>, json::Json<OrderRequest>, OrderRefusal; IdempotencyKeyRequired, IdempotencyKeyInvalid)))))]
 pub(crate) async fn place_order(
     State(shop): State<Arc<Shop>>,
     Extension(tally): Extension<Arc<Tally>>,
@@ -151,7 +153,8 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
 ///
 /// Newest first.
 #[utoipa::path(get, path = "/api/v1/orders", tag = "orders", params(PageQuery),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderPage)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderPage)),
+    extensions(("x-refusals" = json!(refusals!(Looking, Query<PageQuery>, OrderError)))))]
 pub(crate) async fn list_orders(
     State(shop): State<Arc<Shop>>,
     Looking(caller): Looking,
@@ -198,7 +201,8 @@ async fn respond(shop: &Shop, found: FoundOrder) -> Result<Response, Problem> {
 
 /// Get one of your orders
 #[utoipa::path(get, path = "/api/v1/orders/{id}", tag = "orders", params(("id" = String, Path)),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)),
+    extensions(("x-refusals" = json!(refusals!(Looking, PathId<OrderId>, OrderError)))))]
 pub(crate) async fn get_order(
     State(shop): State<Arc<Shop>>,
     Looking(caller): Looking,
@@ -214,7 +218,8 @@ pub(crate) async fn get_order(
 /// The demo provider: the payment always succeeds. If the payment comes after the hold has expired, it still
 /// gets units if there are any. Otherwise, and if the sale is long over, the answer is `refund_due`.
 #[utoipa::path(post, path = "/api/v1/orders/{id}/pay", tag = "orders", params(("id" = String, Path)),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)),
+    extensions(("x-refusals" = json!(refusals!(Acting, PathId<OrderId>, OrderError<PaymentRefusal>)))))]
 pub(crate) async fn pay_order(
     State(shop): State<Arc<Shop>>,
     Acting { buyer, .. }: Acting,
@@ -228,7 +233,8 @@ pub(crate) async fn pay_order(
 /// Its units go to the first person on the waitlist, or back on sale, at once. Cancelling twice changes
 /// nothing.
 #[utoipa::path(post, path = "/api/v1/orders/{id}/cancel", tag = "orders", params(("id" = String, Path)),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)),
+    extensions(("x-refusals" = json!(refusals!(Acting, PathId<OrderId>, OrderError<CancelRefusal>)))))]
 pub(crate) async fn cancel_order(
     State(shop): State<Arc<Shop>>,
     Acting { buyer, .. }: Acting,

@@ -7,16 +7,16 @@ use axum::extract::State;
 use hyper::StatusCode;
 use penstock_domain::{BuyerId, ChallengeKind, SaleId, SaleState, SaleStatus, Timestamp};
 use penstock_gate::{Presented, TicketState, issue_pass, read_ticket};
+use penstock_shop::{
+    Code, Shop,
+    gate::{Applicant, DoorRefusal, NoRoom, Reason, SaleGate, TurnedAway},
+};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
     api::visit::Visit,
-    contract::{json::OptionalJson, problem::Problem, wire::Rfc3339},
-};
-use penstock_shop::{
-    Code, Shop,
-    gate::{Applicant, DoorRefusal, Reason, SaleGate},
+    contract::{json::OptionalJson, problem::Problem, refusals::refusals, wire::Rfc3339},
 };
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -60,7 +60,8 @@ pub(crate) struct PassView {
 /// the same one.
 #[utoipa::path(post, path = "/api/v1/sales/{id}/pass", tag = "gate", params(("id" = String, Path)),
     request_body = Option<PassRequest>, security(("bearer" = []), ("session" = [])),
-    responses((status = 201, body = PassView)))]
+    responses((status = 201, body = PassView)),
+    extensions(("x-refusals" = json!(refusals!(Visit, OptionalJson<PassRequest>, NoRoom, TurnedAway; NotAdmitted, ChallengeFailed, PassesExhausted, NotPublished, NotOpen, Paused, SoldOut, Closed)))))]
 pub(crate) async fn create_pass(
     State(shop): State<Arc<Shop>>,
     Visit { now, buyer, shelf, status }: Visit,

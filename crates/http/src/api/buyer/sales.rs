@@ -14,6 +14,12 @@ use hyper::{
 use penstock_domain::{SaleId, SaleState, Timestamp};
 use penstock_ledger::Health;
 use penstock_records::SaleRow;
+use penstock_shop::{
+    Code, SaleMissing, Shop,
+    gate::Peer,
+    storefront::{SaleFacts, Scribe as _, Shelf, WrittenSale},
+    tally::Outcome,
+};
 
 use crate::{
     api::caller::{Admin, Credentials},
@@ -22,14 +28,9 @@ use crate::{
         json::{self, PageQuery, PathId, Query},
         page::{self, SalePage},
         problem::Problem,
+        refusals::refusals,
         wire::{JsonScribe, SaleView, is_known, sale_body, write_sale},
     },
-};
-use penstock_shop::{
-    Code, Shop,
-    gate::Peer,
-    storefront::{SaleFacts, Scribe as _, Shelf, WrittenSale},
-    tally::Outcome,
 };
 
 /// Names no version.
@@ -41,7 +42,8 @@ const NEWS_WITHIN_SECONDS: u32 = 10;
 ///
 /// Newest first.
 #[utoipa::path(get, path = "/api/v1/sales", tag = "sales", params(PageQuery),
-    responses((status = 200, body = SalePage)))]
+    responses((status = 200, body = SalePage)),
+    extensions(("x-refusals" = json!(refusals!(Query<PageQuery>, SaleMissing)))))]
 pub(crate) async fn list_sales(
     State(shop): State<Arc<Shop>>,
     Query(page): Query<PageQuery>,
@@ -74,7 +76,8 @@ pub(crate) async fn list_sales(
 #[utoipa::path(get, path = "/api/v1/sales/{id}", tag = "sales",
     params(("id" = String, Path), ("If-None-Match" = Option<String>, Header, description = "The `ETag` of your copy")),
     responses((status = 200, body = SaleView, headers(("ETag" = String))),
-        (status = 304, description = "Your copy is up to date", headers(("ETag" = String)))))]
+        (status = 304, description = "Your copy is up to date", headers(("ETag" = String)))),
+    extensions(("x-refusals" = json!(refusals!(PathId<SaleId>, SaleMissing)))))]
 pub(crate) async fn get_sale(
     State(shop): State<Arc<Shop>>,
     PathId(id): PathId<SaleId>,

@@ -11,6 +11,11 @@ use futures_util::stream::{self, Stream};
 use hyper::{StatusCode, http::request::Parts};
 use penstock_domain::{SaleId, SaleState, Timestamp};
 use penstock_gate::{GoneReason, Standing, TicketState, issue_ticket, read_ticket};
+use penstock_shop::{
+    Code, SaleMissing, Shop,
+    gate::{DoorRefusal, NoRoom, OpenRoom, Peer, Reason, SaleGate, TurnedAway},
+    storefront::Shelf,
+};
 use serde::Serialize;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, watch},
@@ -23,14 +28,10 @@ use crate::{
     contract::{
         json::PathId,
         problem::Problem,
+        refusals::{Refuses, refusals},
         wire::Rfc3339,
         words::{GoneReasonWord, TicketStateWord},
     },
-};
-use penstock_shop::{
-    Code, Shop,
-    gate::{DoorRefusal, NoRoom, OpenRoom, Peer, Reason, SaleGate},
-    storefront::Shelf,
 };
 
 /// A place that only moved up is sent at most this often. That a turn has come or is gone is sent at once.
@@ -112,7 +113,8 @@ fn view(shop: &Shop, shelf: &Shelf, ticket: &str, number: u64) -> Result<TicketV
 /// People who come before the opening are placed by a draw at the opening; people who come later queue behind
 /// them. `docs/draw.md` says how anybody can recompute a place.
 #[utoipa::path(post, path = "/api/v1/sales/{id}/tickets", tag = "gate", params(("id" = String, Path)),
-    security(("bearer" = []), ("session" = [])), responses((status = 201, body = TicketView)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 201, body = TicketView)),
+    extensions(("x-refusals" = json!(refusals!(Visit, NoRoom, TurnedAway; Closed)))))]
 pub(crate) async fn create_ticket(
     State(shop): State<Arc<Shop>>,
     Visit { now, buyer, shelf, status }: Visit,
@@ -173,7 +175,8 @@ impl FromRequestParts<Api> for PathTicket {
 /// ask every few seconds, at least every 15 seconds, or open the stream. A person who asks less often may be
 /// passed over. When they are back they have their place again, for as long as a turn lasts.
 #[utoipa::path(get, path = "/api/v1/sales/{id}/tickets/{ticket}", tag = "gate",
-    params(("id" = String, Path), ("ticket" = String, Path)), responses((status = 200, body = TicketView)))]
+    params(("id" = String, Path), ("ticket" = String, Path)), responses((status = 200, body = TicketView)),
+    extensions(("x-refusals" = json!(refusals!(PathTicket)))))]
 pub(crate) async fn get_ticket(
     State(shop): State<Arc<Shop>>,
     ticket: PathTicket,
@@ -188,7 +191,8 @@ pub(crate) async fn get_ticket(
 /// that people who have left do not count as present for long. Open it again, as browsers do by themselves.
 #[utoipa::path(get, path = "/api/v1/sales/{id}/tickets/{ticket}/events", tag = "gate",
     params(("id" = String, Path), ("ticket" = String, Path)),
-    responses((status = 200, content_type = "text/event-stream", body = TicketView)))]
+    responses((status = 200, content_type = "text/event-stream", body = TicketView)),
+    extensions(("x-refusals" = json!(refusals!(PathTicket, TurnedAway)))))]
 pub(crate) async fn watch_ticket(
     State(api): State<Api>,
     Extension(TicketStreams(streams)): Extension<TicketStreams>,
@@ -291,4 +295,10 @@ impl Watcher {
 /// Whether a person who saw `earlier` has to learn of `now` at once.
 fn is_news(earlier: &Standing, now: &Standing) -> bool {
     earlier.state != now.state || earlier.place != now.place
+}
+
+impl Refuses for PathTicket {
+    fn codes() -> Vec<Code> {
+        [SaleMissing::codes(), NoRoom::codes(), vec![Code::TicketNotFound]].concat()
+    }
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::IntoResponse};
 use hyper::header::{CACHE_CONTROL, HeaderValue};
+use penstock_shop::Shop;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::contract::wire::Rfc3339;
-use penstock_shop::Shop;
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Time)]

@@ -1,19 +1,20 @@
 //! The waitlist of a sold-out sale: joining, looking and leaving. The ledger decides whose turn it is; its
 //! offers are orders like any other.
 
-use std::{num::NonZeroU32, sync::Arc};
+use std::{convert::Infallible, num::NonZeroU32, sync::Arc};
 
 use axum::extract::State;
 use hyper::StatusCode;
-use penstock_domain::{Place, SaleId, SaleState};
+use penstock_domain::{JoinRefusal, Place, SaleId, SaleState};
+use penstock_ledger::LedgerError;
+use penstock_shop::{Code, Shop, gate::TurnedAway};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
     api::visit::Visit,
-    contract::{json::Json, problem::Problem, wire::Rfc3339},
+    contract::{json::Json, problem::Problem, refusals::refusals, wire::Rfc3339},
 };
-use penstock_shop::{Code, Shop};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -52,7 +53,8 @@ impl PlaceView {
 /// `limit_reached`.
 #[utoipa::path(post, path = "/api/v1/sales/{id}/waitlist", tag = "orders", params(("id" = String, Path)),
     request_body = WaitlistRequest, security(("bearer" = []), ("session" = [])),
-    responses((status = 201, body = PlaceView)))]
+    responses((status = 201, body = PlaceView)),
+    extensions(("x-refusals" = json!(refusals!(Visit, Json<WaitlistRequest>, TurnedAway, LedgerError<JoinRefusal>)))))]
 pub(crate) async fn join_waitlist(
     State(shop): State<Arc<Shop>>,
     Visit { now, buyer, shelf, status }: Visit,
@@ -71,7 +73,8 @@ pub(crate) async fn join_waitlist(
 
 /// Get your place on the waitlist
 #[utoipa::path(get, path = "/api/v1/sales/{id}/waitlist", tag = "orders", params(("id" = String, Path)),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = PlaceView)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = PlaceView)),
+    extensions(("x-refusals" = json!(refusals!(Visit, LedgerError<Infallible>; NotWaiting)))))]
 pub(crate) async fn get_waitlist_place(
     State(shop): State<Arc<Shop>>,
     Visit { now, buyer, shelf, status }: Visit,
@@ -87,7 +90,8 @@ pub(crate) async fn get_waitlist_place(
 ///
 /// Leaving twice changes nothing. An order that you were offered stays: cancel it if you don't want it.
 #[utoipa::path(delete, path = "/api/v1/sales/{id}/waitlist", tag = "orders", params(("id" = String, Path)),
-    security(("bearer" = []), ("session" = [])), responses((status = 204)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 204)),
+    extensions(("x-refusals" = json!(refusals!(Visit, LedgerError<Infallible>)))))]
 pub(crate) async fn leave_waitlist(
     State(shop): State<Arc<Shop>>,
     Visit { buyer, shelf, .. }: Visit,

@@ -8,17 +8,19 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
+use penstock_shop::{Code, tally::Outcome};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::Api;
-use crate::contract::{
-    answer::CountAs,
-    openapi::ProblemCode,
-    problem::{PROBLEM_JSON, status_of},
-    words::ReadinessWord,
+use crate::{
+    api::Api,
+    contract::{
+        answer::CountAs,
+        openapi::ProblemCode,
+        problem::{PROBLEM_JSON, status_of},
+        words::ReadinessWord,
+    },
 };
-use penstock_shop::{Code, tally::Outcome};
 
 const RECORDS_PATIENCE: Duration = Duration::from_millis(500);
 

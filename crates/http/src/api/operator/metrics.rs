@@ -8,6 +8,13 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use axum::{extract::State, response::Response};
 use hyper::HeaderMap;
 use penstock_ledger::{BATCH_SIZE_BOUNDS, Health};
+use penstock_shop::{
+    Code, SettlementView, Shop,
+    gate::Reason,
+    live::WorkerFigures,
+    ports::{FigureValue, NodePart},
+    tally::{ConnectionEnd, Group, LATENCY_BOUNDS_MICROSECONDS, OUTCOMES, Outcome},
+};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder},
@@ -17,13 +24,6 @@ use prometheus_client::{
 
 use self::{exposition::Format, process::Process};
 use crate::contract::problem::Problem;
-use penstock_shop::{
-    Code, SettlementView, Shop,
-    gate::Reason,
-    live::WorkerFigures,
-    ports::{FigureValue, NodePart},
-    tally::{ConnectionEnd, Group, LATENCY_BOUNDS_MICROSECONDS, OUTCOMES, Outcome},
-};
 
 type Labels = [(&'static str, String); 1];
 type Written = Result<(), std::fmt::Error>;

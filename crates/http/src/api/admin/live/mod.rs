@@ -15,6 +15,11 @@ use axum::{
 use futures_util::stream::{self, Stream};
 use hyper::HeaderMap;
 use penstock_domain::SaleId;
+use penstock_shop::{
+    Code, Shop,
+    gate::{Reason, TurnedAway},
+    live::Sample,
+};
 use serde::Deserialize;
 use tokio::{
     sync::{OwnedSemaphorePermit, watch},
@@ -30,9 +35,8 @@ use crate::{
         caller::{Admin, Credentials},
         streams,
     },
-    contract::{json::Query, problem::Problem},
+    contract::{json::Query, problem::Problem, refusals::refusals},
 };
-use penstock_shop::{Code, Shop, gate::Reason, live::Sample};
 
 /// A person who loses the admin role or signs out sees nothing more after this time.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -50,7 +54,8 @@ pub(crate) struct LiveQuery {
 /// Server-sent events named `figures`: one at once, and then one each second.
 #[utoipa::path(get, path = "/api/v1/admin/live", tag = "admin", params(LiveQuery),
     security(("bearer" = []), ("session" = [])),
-    responses((status = 200, content_type = "text/event-stream", body = LiveFigures)))]
+    responses((status = 200, content_type = "text/event-stream", body = LiveFigures)),
+    extensions(("x-refusals" = json!(refusals!(Admin, Query<LiveQuery>, TurnedAway; SaleNotFound, NotPublished)))))]
 pub(crate) async fn watch_shop(
     State(api): State<Api>,
     _admin: Admin,

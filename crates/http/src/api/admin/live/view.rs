@@ -1,15 +1,15 @@
 //! The live view as the API shows it. Unknown figures stay empty.
 
 use penstock_domain::Timestamp;
-use serde::Serialize;
-use utoipa::ToSchema;
-
-use crate::contract::{wire::Rfc3339, words::SaleStateWord};
 use penstock_shop::{
     housekeeping::waitlists::may_wait,
     live::{LiveLatency, LiveTotals, NodePace, RefusalRates, SaleSums, Sample, SeenNode, latency},
     storefront::Shelf,
 };
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::contract::{wire::Rfc3339, words::SaleStateWord};
 
 /// The shop at one moment: sums over all nodes.
 #[derive(Debug, Serialize, ToSchema)]
