@@ -14,11 +14,11 @@ pub(crate) const REFUSALS: &str = "x-refusals";
 /// The names of the codes of some types, and of codes that only this handler has.
 macro_rules! refusals {
     ($($of:ty),* $(; $($code:ident),+)?) => {{
-        #[allow(unused_mut, reason = "not every handler names both")]
-        let mut codes: Vec<penstock_shop::Code> = Vec::new();
-        $(codes.extend(<$of as $crate::contract::refusals::Refuses>::codes());)*
-        $($(codes.push(penstock_shop::Code::$code);)+)?
-        codes.iter().map(|code| code.as_str()).collect::<Vec<_>>()
+        let of_types: &[Vec<penstock_shop::Code>] =
+            &[$(<$of as $crate::contract::refusals::Refuses>::codes(),)*];
+        let of_handler: &[penstock_shop::Code] = &[$($(penstock_shop::Code::$code,)+)?];
+        let codes = of_types.iter().flatten().chain(of_handler);
+        codes.map(|code| code.as_str()).collect::<Vec<_>>()
     }};
 }
 pub(crate) use refusals;

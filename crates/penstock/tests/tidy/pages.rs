@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, io, path::Path};
 
-use crate::root;
+use crate::{require_none, root};
 
 /// The code in a README: commands and their output, without comments.
 fn shown_code(name: &str) -> Vec<String> {

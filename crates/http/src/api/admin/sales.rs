@@ -34,7 +34,7 @@ use crate::{
 /// Newest first.
 #[utoipa::path(get, path = "/api/v1/admin/sales", tag = "admin", params(PageQuery),
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = SalePage)),
-    extensions(("x-refusals" = json!(refusals!(Admin, Query<PageQuery>, SaleMissing)))))]
+    extensions(("x-refusals" = json!(refusals!(Admin, Query<PageQuery>)))))]
 pub(crate) async fn list_all_sales(
     State(shop): State<Arc<Shop>>,
     _admin: Admin,

@@ -43,7 +43,7 @@ const NEWS_WITHIN_SECONDS: u32 = 10;
 /// Newest first.
 #[utoipa::path(get, path = "/api/v1/sales", tag = "sales", params(PageQuery),
     responses((status = 200, body = SalePage)),
-    extensions(("x-refusals" = json!(refusals!(Query<PageQuery>, SaleMissing)))))]
+    extensions(("x-refusals" = json!(refusals!(Query<PageQuery>)))))]
 pub(crate) async fn list_sales(
     State(shop): State<Arc<Shop>>,
     Query(page): Query<PageQuery>,
