@@ -110,11 +110,6 @@ impl Shedding {
         Some(InFlight { window: self.window.number.load(Relaxed), shedding: Arc::clone(self) })
     }
 
-    /// Whether the next request would be refused.
-    pub fn is_full(&self) -> bool {
-        self.in_flight() >= self.limit()
-    }
-
     pub fn limit(&self) -> u32 {
         self.limit.load(Relaxed)
     }

@@ -31,7 +31,9 @@ impl Settling {
         // The receiver is gone only if settlement has ended already.
         let _ = self.stop.send(true);
         if !self.task.is_finished() && tokio::time::timeout(STOP_TIMEOUT, self.task).await.is_err() {
-            tracing::warn!("settlement is stuck in the database; whoever settles next continues from there");
+            tracing::warn!(
+                "settlement is stuck in the database; after the next start it goes on where it stopped"
+            );
         }
     }
 }

@@ -4,7 +4,8 @@
 //! redis-rs.
 //!
 //! - `link`, `call`: what callers use, and one call until each of its commands has run.
-//! - `servers`, `topology`, `server`: who is master, who says so, and the connections to one server.
+//! - `topology` asks Redis which servers are masters, `servers` remembers the answer, and `server` has the
+//!   connections to one of them.
 //! - `pubsub`: channels. `durability`: the settings that could lose what was confirmed.
 
 mod call;

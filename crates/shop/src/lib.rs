@@ -1,4 +1,5 @@
-//! The application: everything a shop does, whoever asks for it. Its operations return small enums of their own.
+//! The application: everything that a shop does, apart from how it is asked. Each operation returns a small
+//! enum of its own.
 //! It must not know HTTP, SQL or Redis.
 
 #![allow(

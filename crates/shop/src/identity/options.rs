@@ -1,4 +1,4 @@
-//! The settings of identity, and the port to whoever delivers one-time codes.
+//! The settings of identity, and the port that delivers one-time codes.
 
 use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 

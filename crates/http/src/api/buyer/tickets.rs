@@ -1,13 +1,12 @@
 //! Tickets: places in a sale's waiting room, and how waiting people learn about theirs.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Extension,
     extract::{FromRequestParts, RawPathParams, State},
     response::{Response, sse::Event},
 };
-use futures_util::stream::{self, Stream};
 use hyper::{StatusCode, http::request::Parts};
 use penstock_domain::{SaleId, SaleState, Timestamp};
 use penstock_gate::{GoneReason, Standing, TicketState, issue_ticket, read_ticket};
@@ -24,7 +23,11 @@ use tokio::{
 use utoipa::ToSchema;
 
 use crate::{
-    api::{Api, streams, visit::Visit},
+    api::{
+        Api,
+        streams::{self, Watch},
+        visit::Visit,
+    },
     contract::{
         json::PathId,
         problem::Problem,
@@ -206,7 +209,7 @@ pub(crate) async fn watch_ticket(
     let ends_at = shop.now().plus_millis(stream_millis(ticket.number));
     let watcher =
         Watcher { stopping, ends_at, shop, ticket, changes, place: None, last: None, _permit: permit };
-    Ok(streams::respond(&api, events(watcher)))
+    Ok(streams::respond(&api, watcher))
 }
 
 struct Watcher {
@@ -230,16 +233,8 @@ fn stream_millis(ticket: u64) -> i64 {
     LEAST_MILLIS + (ticket.wrapping_mul(7_919) % SPREAD_MILLIS) as i64
 }
 
-/// Ends after its time, and when the server stops. A browser then reconnects by itself, to any node that
-/// serves.
-fn events(watcher: Watcher) -> impl Stream<Item = Result<Event, Infallible>> + Send + 'static {
-    stream::unfold(watcher, |mut watcher| async move {
-        let event = watcher.next().await?;
-        Some((Ok(event), watcher))
-    })
-}
-
-impl Watcher {
+impl Watch for Watcher {
+    /// The stream ends after its time, and when the server stops.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if *self.stopping.borrow() || self.shop.now() >= self.ends_at {
@@ -260,7 +255,9 @@ impl Watcher {
             }
         }
     }
+}
 
+impl Watcher {
     fn look(&mut self) -> Option<Standing> {
         let status = self.ticket.shelf.status()?;
         let waiting = &room_of(&self.shop, &self.ticket.shelf).ok()?.waiting;

@@ -3,7 +3,6 @@
 mod view;
 
 use std::{
-    convert::Infallible,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -12,7 +11,6 @@ use axum::{
     extract::State,
     response::{Response, sse::Event},
 };
-use futures_util::stream::{self, Stream};
 use hyper::HeaderMap;
 use penstock_domain::SaleId;
 use penstock_shop::{
@@ -33,7 +31,7 @@ use crate::{
         Api,
         buyer::sales,
         caller::{Admin, Credentials},
-        streams,
+        streams::{self, Watch},
     },
     contract::{json::Query, problem::Problem, refusals::refusals},
 };
@@ -79,7 +77,7 @@ pub(crate) async fn watch_shop(
         told: None,
         _permit: permit,
     };
-    Ok(streams::respond(&api, events(watcher)))
+    Ok(streams::respond(&api, watcher))
 }
 
 /// A sale that has figures to show.
@@ -105,15 +103,7 @@ struct Watcher {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Ends when the server stops. A browser then reconnects by itself, to any node that serves.
-fn events(watcher: Watcher) -> impl Stream<Item = Result<Event, Infallible>> + Send + 'static {
-    stream::unfold(watcher, |mut watcher| async move {
-        let event = watcher.next().await?;
-        Some((Ok(event), watcher))
-    })
-}
-
-impl Watcher {
+impl Watch for Watcher {
     async fn next(&mut self) -> Option<Event> {
         let sample = self.next_sample().await?;
         if self.admitted.elapsed() > LOOK_AGAIN_AFTER {
@@ -126,7 +116,9 @@ impl Watcher {
         }
         Event::default().event("figures").json_data(self.view(&sample)).ok()
     }
+}
 
+impl Watcher {
     async fn next_sample(&mut self) -> Option<Arc<Sample>> {
         loop {
             tokio::select! {
